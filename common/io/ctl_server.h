@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Server side of the control protocol on a libev loop: accepts, frames, checks, decodes. Bad frames
+ * end the connection with one log line per peer and minute. Context: the loop's thread.
+ */
+#ifndef ASHLAR_COMMON_IO_CTL_SERVER_H
+#define ASHLAR_COMMON_IO_CTL_SERVER_H
+
+#include <stddef.h>
+
+#include "common/base/err.h"
+#include "common/port/net.h"
+#include "proto/mgmt/ashlar.pb-c.h"
+
+struct ev_loop;
+struct ash_ctl_server;
+struct ash_ctl_peer;
+
+struct ash_ctl_server_events {
+	/* Return what ash_ctl_peer_owner() shall give; NULL refuses the connection. */
+	void *(*on_open)(void *arg, struct ash_ctl_peer *peer);
+	void (*on_request)(void *arg, struct ash_ctl_peer *peer, const Pb__Request *req);
+	void (*on_close)(void *arg, struct ash_ctl_peer *peer);
+};
+
+struct ash_ctl_server *ash_ctl_server_new(struct ev_loop *loop, const struct ash_endpoint *at,
+					  const struct ash_ctl_server_events *events, void *arg,
+					  struct ash_error *ret_err);
+void ash_ctl_server_free(struct ash_ctl_server *srv);
+void *ash_ctl_peer_owner(struct ash_ctl_peer *peer);
+const char *ash_ctl_peer_name(const struct ash_ctl_peer *peer); /* "127.0.0.1:41234" */
+/* Packed at once. A peer that does not read gets at most 256 MiB queued, then it is closed. */
+void ash_ctl_peer_reply(struct ash_ctl_peer *peer, const Pb__Reply *reply);
+void ash_ctl_peer_push(struct ash_ctl_peer *peer, const Pb__Push *push);
+void ash_ctl_peer_close(struct ash_ctl_peer *peer); /* on_close follows from the loop */
+
+#endif

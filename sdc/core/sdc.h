@@ -36,6 +36,9 @@ extern const struct ash_ctl_events sdc_ctl_events; /* ctl->owner = sdc */
 void sdc_turn(struct sdc *sdc);
 /* All volumes must be closed. */
 void sdc_free(struct sdc *sdc);
+/* Frees everything, open volumes and I/Os in flight included, without sending or calling back:
+ * the process crashed (simulator). */
+void sdc_abandon(struct sdc *sdc);
 
 struct sdc_vol_info {
 	uint64_t volume, node, size_bytes;

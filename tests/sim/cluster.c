@@ -1,0 +1,656 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/sim/cluster.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/sim/mdm_int.h"
+
+static void draw_bytes(struct sim_world *w, uint8_t *to, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		to[i] = (uint8_t)sim_rand(w);
+}
+
+void sim_draw_shape(struct sim_world *w, struct sim_shape *s)
+{
+	unsigned kind = (unsigned)sim_below(w, 4); /* of disks: 0, 1 through, 2 back, 3 mixed */
+
+	memset(s, 0, sizeof(*s));
+	s->mdms = sim_chance(w, 500) ? 3 : 1;
+	s->sdss = (unsigned)sim_between(w, 2, SIM_SDS_MAX);
+	s->fault_sets = (unsigned)sim_between(w, 2, SIM_FAULT_SETS_MAX);
+	if (s->fault_sets > s->sdss)
+		s->fault_sets = s->sdss;
+	s->disks = (unsigned)sim_between(w, 1, SIM_DISKS_MAX);
+	s->sdcs = (unsigned)sim_between(w, 1, SIM_SDC_MAX);
+	s->volumes = (unsigned)sim_between(w, 1, SIM_VOLUMES_MAX);
+	s->pg_count = 16u << sim_below(w, 2);
+	s->disk_bytes = 256ull << 20;
+	s->lease_ms = 600;
+	for (unsigned i = 0; i < s->sdss; i++)
+		s->fault_set_of[i] = i % s->fault_sets;
+	for (unsigned i = 0; i < s->sdss; i++)
+		for (unsigned d = 0; d < s->disks; d++) {
+			s->write_back[i][d] = kind == 2 || (kind == 3 && sim_chance(w, 500));
+			s->any_write_back |= s->write_back[i][d];
+		}
+	for (unsigned v = 0; v < s->volumes; v++) {
+		s->volume_bytes[v] = sim_between(w, 2, 12) << 20;
+		s->shared[v] = s->sdcs > 1 && sim_chance(w, 400);
+		s->mapped_to[v] = (unsigned)sim_below(w, s->sdcs);
+	}
+}
+
+/* ------------------------------------------------------------ SDS processes */
+
+struct scan {
+	struct sim_sds *s;
+	uint64_t serial;
+	unsigned disk;
+};
+
+static void scanned(void *arg, int result, struct ash_disk *disk)
+{
+	struct scan *k = arg;
+
+	if (!result)
+		sds_disk_found(k->s->core, disk, sim_disk_path(k->s->disk[k->disk]));
+	free(k);
+}
+
+void sim_sds_scan(struct sim_sds *s)
+{
+	for (unsigned d = 0; d < s->c->shape.disks; d++) {
+		struct scan *k = calloc(1, sizeof(*k));
+
+		if (!k)
+			abort();
+		k->s = s;
+		k->disk = d;
+		sim_disk_open(s->p, s->disk[d], scanned, k);
+	}
+}
+
+struct opening {
+	void (*done)(void *arg, int result, struct ash_disk *disk, const char *message);
+	void *arg;
+};
+
+static void opened(void *arg, int result, struct ash_disk *disk)
+{
+	struct opening o = *(struct opening *)arg;
+
+	free(arg);
+	o.done(o.arg, result, disk, result ? "the simulator says no" : NULL);
+}
+
+static void shell_open_disk(void *shell, const char *path, bool force,
+			    void (*done)(void *arg, int result, struct ash_disk *disk,
+					 const char *message),
+			    void *arg)
+{
+	struct sim_sds *s = shell;
+	struct sim_disk *disk = sim_disk_find(s->disk, s->c->shape.disks, path);
+	struct opening *o = calloc(1, sizeof(*o));
+
+	if (!o)
+		abort();
+	o->done = done;
+	o->arg = arg;
+	if (!disk) {
+		sim_fail(s->c->w, "sds", "%s opens %s, which it does not have", s->host.name, path);
+		disk = s->disk[0];
+	}
+	sim_disk_open(s->p, disk, opened, o);
+}
+
+static void sds_on_turn(void *owner)
+{
+	sds_turn(((struct sim_sds *)owner)->core);
+}
+
+void sim_sds_start(struct sim_sds *s)
+{
+	struct sim_world *w = s->c->w;
+	struct sds_shell_ops ops = {.open_disk = shell_open_disk, .shell = s};
+	struct sds_cfg cfg = {.heartbeat_ms = 200};
+	struct sim_ctl_id id = {.role = "sds", .name = s->host.name};
+
+	if (s->p)
+		return;
+	if (!s->host.powered) {
+		sim_host_boot(&s->host);
+		draw_bytes(w, s->boot_id, 16);
+	}
+	sim_trace(w, "event=sds_start sds=%s", s->host.name);
+	s->p = sim_proc_new(&s->host, s->host.name, 8u << 20);
+	sim_net_attach(&s->c->fabric, s->p);
+	memcpy(cfg.uuid, s->uuid, 16);
+	memcpy(cfg.boot_id, s->boot_id, 16);
+	draw_bytes(w, cfg.session, 16);
+	cfg.endpoint = sim_endpoint(&s->host);
+	memcpy(id.uuid, s->uuid, 16);
+	memcpy(id.session, cfg.session, 16);
+	s->ctl = sim_ctl_new(s->c->mdm, s->p, &id);
+	s->core = sds_new(&s->p->port, sim_ctl_port(s->ctl), &cfg, &ops);
+	if (!s->core)
+		abort();
+	sim_ctl_port(s->ctl)->events = &sds_ctl_events;
+	sim_ctl_port(s->ctl)->owner = s->core;
+	sim_net_listen(s->p, sds_on_accept, s->core);
+	s->p->on_turn = sds_on_turn;
+	s->p->owner = s;
+	sim_sds_scan(s);
+	sim_proc_kick(s->p);
+}
+
+void sim_sds_kill(struct sim_sds *s, bool power)
+{
+	if (s->p) {
+		sim_trace(s->c->w, "event=sds_kill sds=%s power=%d", s->host.name, power);
+		sim_proc_kill(s->p);
+		sim_disks_kill(s->p);
+		sds_free(s->core);
+		sim_ctl_kill(s->ctl);
+		sim_net_kill(s->p, power);
+		sim_proc_free(s->p);
+		s->core = NULL;
+		s->ctl = NULL;
+		s->p = NULL;
+	}
+	if (power) {
+		s->host.powered = false;
+		for (unsigned d = 0; d < s->c->shape.disks; d++)
+			sim_disk_power_loss(s->disk[d]);
+	}
+}
+
+static void on_start_event(struct sim_event *event)
+{
+	sim_sds_start(sim_container(event, struct sim_sds, start_event));
+}
+
+void sim_sds_start_in(struct sim_sds *s, uint64_t ns)
+{
+	sim_in(s->c->w, &s->start_event, ns);
+}
+
+/* ------------------------------------------------------------ SDC processes */
+
+static void sdc_on_turn(void *owner)
+{
+	sdc_turn(((struct sim_sdc *)owner)->core);
+}
+
+void sim_sdc_start(struct sim_sdc *s)
+{
+	struct sim_world *w = s->c->w;
+	struct sdc_cfg cfg = {.requests = 256, .path_timeout_ms = 5000};
+	struct sim_ctl_id id = {.role = "sdc", .name = s->host.name};
+
+	s->p = sim_proc_new(&s->host, s->host.name, 4u << 20);
+	sim_net_attach(&s->c->fabric, s->p);
+	memcpy(cfg.guid, s->guid, 16);
+	snprintf(cfg.name, sizeof(cfg.name), "%s", s->host.name);
+	cfg.session = sim_rand(w);
+	memcpy(id.uuid, s->guid, 16);
+	memcpy(id.session, &cfg.session, 8);
+	s->ctl = sim_ctl_new(s->c->mdm, s->p, &id);
+	s->core = sdc_new(&s->p->port, sim_ctl_port(s->ctl), &cfg);
+	if (!s->core)
+		abort();
+	sim_ctl_port(s->ctl)->events = &sdc_ctl_events;
+	sim_ctl_port(s->ctl)->owner = s->core;
+	s->p->on_turn = sdc_on_turn;
+	s->p->owner = s;
+	s->lives++;
+	sim_proc_kick(s->p);
+}
+
+void sim_sdc_kill(struct sim_sdc *s)
+{
+	if (!s->p)
+		return;
+	sim_trace(s->c->w, "event=sdc_kill sdc=%s", s->host.name);
+	sim_proc_kill(s->p);
+	/* A crash is not an orderly end: the core's memory is the process's, and goes with it. */
+	sdc_abandon(s->core);
+	sim_ctl_kill(s->ctl);
+	sim_net_kill(s->p, false);
+	sim_proc_free(s->p);
+	s->core = NULL;
+	s->ctl = NULL;
+	s->p = NULL;
+}
+
+/* ------------------------------------------------------------ the operator */
+
+struct answer {
+	bool done;
+	int result;
+	uint64_t id;
+	int code;
+	char text[512];
+};
+
+static void operator_session(void *owner, bool up)
+{
+}
+
+static void operator_push(void *owner, const Pb__Push *push)
+{
+}
+
+static const struct ash_ctl_events operator_events = {.on_session = operator_session,
+						      .on_push = operator_push};
+
+static void on_answer(void *arg, int result, const Pb__Reply *reply)
+{
+	struct answer *a = arg;
+
+	a->done = true;
+	a->result = result;
+	if (result)
+		return;
+	if (reply->error && reply->error->code) {
+		a->code = reply->error->code;
+		snprintf(a->text, sizeof(a->text), "%s", reply->error->message);
+	} else if (reply->r_case == PB__REPLY__R_ADMIN) {
+		a->id = reply->admin->id;
+	}
+}
+
+uint64_t sim_admin(struct sim_cluster *c, Pb__Command *cmd, bool *ret_refused)
+{
+	Pb__Request req = PB__REQUEST__INIT;
+	Pb__Admin admin = PB__ADMIN__INIT;
+	struct answer a = {0};
+
+	if (ret_refused)
+		*ret_refused = false;
+	admin.command = cmd;
+	req.r_case = PB__REQUEST__R_ADMIN;
+	req.admin = &admin;
+	sim_ctl_port(c->operator_ctl)
+		->ops->call(sim_ctl_port(c->operator_ctl), &req, 10000, on_answer, &a);
+	while (!a.done && sim_step(c->w))
+		;
+	if (c->w->failed)
+		return 0;
+	if (a.result || a.code) {
+		if (ret_refused)
+			*ret_refused = true;
+		else
+			sim_fail(c->w, "setup", "command %d: result %d code %d: %s", cmd->c_case,
+				 a.result, a.code, a.text);
+		return 0;
+	}
+	return a.id ? a.id : 1;
+}
+
+bool sim_run_until(struct sim_cluster *c, bool (*ready)(struct sim_cluster *c), uint64_t most_ns)
+{
+	uint64_t until = c->w->now + most_ns, events = 0;
+
+	while (!ready(c)) {
+		/* Asking is dear, events are many. */
+		for (events = 0; events < 64; events++)
+			if (!sim_step(c->w))
+				return false;
+		if (c->w->now > until)
+			return false;
+	}
+	return true;
+}
+
+/* ------------------------------------------------------------ what is committed */
+
+static void on_row(void *arg, struct ash_map_pool *pool, uint32_t pg, const struct ash_row *old)
+{
+	struct sim_cluster *c = arg;
+
+	if (c->row_changed)
+		c->row_changed(c->row_changed_arg, pool, pg, old);
+}
+
+void sim_cluster_follow(struct sim_cluster *c)
+{
+	const struct mdm_state *st = sim_mdm_state(c->mdm);
+	struct ash_map_watch watch = {.row = on_row, .arg = c};
+	Pb__Map *map;
+	int err;
+
+	if (!st || mdm_state_version(st) <= ash_map_version(c->map))
+		return;
+	map = mdm_map_for(st, MDM_FOR_ADMIN, 0, ash_map_version(c->map));
+	err = ash_map_apply(c->map, map, &watch);
+	if (err)
+		sim_fail(c->w, "mdm", "map version %llu does not follow %llu: error %d",
+			 (unsigned long long)map->version,
+			 (unsigned long long)ash_map_version(c->map), err);
+	pb__map__free_unpacked(map, NULL);
+}
+
+static void on_commit(void *arg)
+{
+	sim_cluster_follow(arg);
+}
+
+bool sim_all_in_sync(struct sim_cluster *c)
+{
+	const struct ash_map_pool *pool = ash_map_pool(c->map, c->pool);
+
+	if (!pool)
+		return false;
+	for (uint32_t pg = 0; pg < pool->pg_count; pg++) {
+		const struct ash_row *row = &pool->rows[pg];
+		unsigned in_sync = 0;
+
+		for (unsigned i = 0; i < row->replicas; i++)
+			in_sync += row->replica[i].state == ASH_REPLICA_IN_SYNC;
+		if (in_sync < 2 || row->primary == ASH_NO_PRIMARY)
+			return false;
+	}
+	return true;
+}
+
+struct sim_sds *sim_sds_of_device(struct sim_cluster *c, uint64_t device, unsigned *ret_disk)
+{
+	for (unsigned i = 0; i < c->shape.sdss; i++)
+		for (unsigned d = 0; d < c->shape.disks; d++)
+			if (c->sds[i].device[d] == device) {
+				if (ret_disk)
+					*ret_disk = d;
+				return &c->sds[i];
+			}
+	return NULL;
+}
+
+/* ------------------------------------------------------------ set-up */
+
+#define COMMAND(which, WHICH, Type, type)                                                          \
+	Pb__Command cmd = PB__COMMAND__INIT;                                                       \
+	Pb__##Type which = PB__##WHICH##__INIT;                                                    \
+	cmd.c_case = PB__COMMAND__C_##type;                                                        \
+	cmd.which = &which
+
+static uint64_t add_fault_set(struct sim_cluster *c, unsigned i)
+{
+	char name[16];
+	COMMAND(fault_set_add, CMD_FAULT_SET_ADD, CmdFaultSetAdd, FAULT_SET_ADD);
+
+	snprintf(name, sizeof(name), "fs%u", i + 1);
+	fault_set_add.name = name;
+	fault_set_add.domain = c->domain;
+	return sim_admin(c, &cmd, NULL);
+}
+
+static uint64_t add_sds(struct sim_cluster *c, struct sim_sds *s)
+{
+	char address[32];
+	COMMAND(sds_add, CMD_SDS_ADD, CmdSdsAdd, SDS_ADD);
+
+	snprintf(address, sizeof(address), "10.0.0.%u:7072", s->host.index);
+	sds_add.name = s->host.name;
+	sds_add.domain = c->domain;
+	sds_add.fault_set = c->fault_set[c->shape.fault_set_of[s->index]];
+	sds_add.control_address = address;
+	sds_add.uuid.data = s->uuid;
+	sds_add.uuid.len = 16;
+	return sim_admin(c, &cmd, NULL);
+}
+
+static uint64_t add_device(struct sim_cluster *c, struct sim_sds *s, unsigned d)
+{
+	char name[32], path[64];
+	uint8_t uuid[16];
+	COMMAND(device_add, CMD_DEVICE_ADD, CmdDeviceAdd, DEVICE_ADD);
+
+	draw_bytes(c->w, uuid, 16);
+	snprintf(name, sizeof(name), "%s-d%u", s->host.name, d + 1);
+	snprintf(path, sizeof(path), "%s", sim_disk_path(s->disk[d]));
+	device_add.name = name;
+	device_add.sds = s->id;
+	device_add.pool = c->pool;
+	device_add.path = path;
+	device_add.uuid.data = uuid;
+	device_add.uuid.len = 16;
+	return sim_admin(c, &cmd, NULL);
+}
+
+static uint64_t add_pool(struct sim_cluster *c)
+{
+	char name[] = "pool1";
+	COMMAND(pool_add, CMD_POOL_ADD, CmdPoolAdd, POOL_ADD);
+
+	pool_add.name = name;
+	pool_add.domain = c->domain;
+	pool_add.pg_count = c->shape.pg_count;
+	pool_add.spare_pct = 10;
+	pool_add.zero_padding = true;
+	return sim_admin(c, &cmd, NULL);
+}
+
+static uint64_t create_system(struct sim_cluster *c)
+{
+	Pb__MdmMember member[SIM_MDMS], *list[SIM_MDMS];
+	char name[SIM_MDMS][16], address[SIM_MDMS][32], raft[SIM_MDMS][32], system[] = "sim";
+	uint8_t uuid[16];
+	COMMAND(system_create, CMD_SYSTEM_CREATE, CmdSystemCreate, SYSTEM_CREATE);
+
+	draw_bytes(c->w, uuid, 16);
+	for (unsigned i = 0; i < c->shape.mdms; i++) {
+		snprintf(name[i], sizeof(name[i]), "mdm%u", i + 1);
+		snprintf(address[i], sizeof(address[i]), "10.0.0.%u:6611", i + 1);
+		snprintf(raft[i], sizeof(raft[i]), "10.0.0.%u:9011", i + 1);
+		pb__mdm_member__init(&member[i]);
+		member[i].id = i + 1;
+		member[i].name = name[i];
+		member[i].client_address = address[i];
+		member[i].raft_address = raft[i];
+		list[i] = &member[i];
+	}
+	system_create.uuid.data = uuid;
+	system_create.uuid.len = 16;
+	system_create.name = system;
+	system_create.lease_ms = c->shape.lease_ms;
+	system_create.n_mdms = c->shape.mdms;
+	system_create.mdms = list;
+	return sim_admin(c, &cmd, NULL);
+}
+
+static uint64_t add_domain(struct sim_cluster *c)
+{
+	char name[] = "pd1";
+	COMMAND(domain_add, CMD_DOMAIN_ADD, CmdDomainAdd, DOMAIN_ADD);
+
+	domain_add.name = name;
+	return sim_admin(c, &cmd, NULL);
+}
+
+static uint64_t add_volume(struct sim_cluster *c, unsigned v)
+{
+	COMMAND(volume_add, CMD_VOLUME_ADD, CmdVolumeAdd, VOLUME_ADD);
+
+	volume_add.name = c->volume_name[v];
+	volume_add.pool = c->pool;
+	volume_add.size = c->shape.volume_bytes[v];
+	volume_add.thin = true;
+	return sim_admin(c, &cmd, NULL);
+}
+
+static uint64_t add_sdc(struct sim_cluster *c, struct sim_sdc *s)
+{
+	COMMAND(sdc_add, CMD_SDC_ADD, CmdSdcAdd, SDC_ADD);
+
+	sdc_add.name = s->host.name;
+	sdc_add.guid.data = s->guid;
+	sdc_add.guid.len = 16;
+	return sim_admin(c, &cmd, NULL);
+}
+
+static uint64_t map_volume(struct sim_cluster *c, uint64_t volume, const struct sim_sdc *s,
+			   bool shared)
+{
+	COMMAND(map, CMD_MAP, CmdMap, MAP);
+
+	map.volume = volume;
+	map.sdc = s->id;
+	map.shared = shared;
+	return sim_admin(c, &cmd, NULL);
+}
+
+static void make_hosts(struct sim_cluster *c)
+{
+	char path[64];
+
+	for (unsigned i = 0; i < c->shape.sdss; i++) {
+		struct sim_sds *s = &c->sds[i];
+
+		s->c = c;
+		s->index = i;
+		s->host = (struct sim_host){.w = c->w, .index = 8 + i};
+		snprintf(s->host.name, sizeof(s->host.name), "sds%u", i + 1);
+		s->start_event.fn = on_start_event;
+		draw_bytes(c->w, s->uuid, 16);
+		for (unsigned d = 0; d < c->shape.disks; d++) {
+			snprintf(path, sizeof(path), "/dev/%s/disk%u", s->host.name, d + 1);
+			s->disk[d] = sim_disk_new(&s->host, path, c->shape.disk_bytes,
+						  c->shape.write_back[i][d]);
+		}
+	}
+	for (unsigned i = 0; i < c->shape.sdcs; i++) {
+		struct sim_sdc *s = &c->sdc[i];
+
+		s->c = c;
+		s->index = i;
+		s->host = (struct sim_host){.w = c->w, .index = 20 + i};
+		snprintf(s->host.name, sizeof(s->host.name), "sdc%u", i + 1);
+		draw_bytes(c->w, s->guid, 16);
+		sim_host_boot(&s->host);
+	}
+}
+
+static void start_operator(struct sim_cluster *c)
+{
+	struct sim_ctl_id id = {.role = "cli", .name = "operator"};
+
+	c->desk = (struct sim_host){.w = c->w, .name = "desk", .index = 30};
+	sim_host_boot(&c->desk);
+	c->operator_proc = sim_proc_new(&c->desk, "operator", 0);
+	c->operator_ctl = sim_ctl_new(c->mdm, c->operator_proc, &id);
+	sim_ctl_port(c->operator_ctl)->events = &operator_events;
+}
+
+static bool set_up_storage(struct sim_cluster *c)
+{
+	if (!create_system(c) || !(c->domain = add_domain(c)))
+		return false;
+	for (unsigned i = 0; i < c->shape.fault_sets; i++)
+		if (!(c->fault_set[i] = add_fault_set(c, i)))
+			return false;
+	if (!(c->pool = add_pool(c)))
+		return false;
+	for (unsigned i = 0; i < c->shape.sdss; i++)
+		if (!(c->sds[i].id = add_sds(c, &c->sds[i])))
+			return false;
+	for (unsigned i = 0; i < c->shape.sdss; i++)
+		sim_sds_start_in(&c->sds[i], sim_below(c->w, 20 * SIM_MS));
+	for (unsigned i = 0; i < c->shape.sdss; i++)
+		for (unsigned d = 0; d < c->shape.disks; d++)
+			if (!(c->sds[i].device[d] = add_device(c, &c->sds[i], d)))
+				return false;
+	return true;
+}
+
+/* All devices are up, so placement is at rest, and all PGs are placed. */
+static bool placed(struct sim_cluster *c)
+{
+	for (unsigned i = 0; i < c->shape.sdss; i++)
+		for (unsigned d = 0; d < c->shape.disks; d++) {
+			const struct ash_map_device *dev =
+				ash_map_device(c->map, c->sds[i].device[d]);
+
+			if (!dev || dev->state != PB__DEVICE_STATE__DEVICE_UP)
+				return false;
+		}
+	return sim_all_in_sync(c);
+}
+
+static bool set_up_volumes(struct sim_cluster *c)
+{
+	for (unsigned i = 0; i < c->shape.sdcs; i++)
+		if (!(c->sdc[i].id = add_sdc(c, &c->sdc[i])))
+			return false;
+	for (unsigned v = 0; v < c->shape.volumes; v++) {
+		const struct ash_map_volume *vol;
+		uint64_t id;
+
+		snprintf(c->volume_name[v], sizeof(c->volume_name[v]), "vol%u", v + 1);
+		if (!(id = add_volume(c, v)))
+			return false;
+		vol = ash_map_volume(c->map, id);
+		if (!vol) {
+			sim_fail(c->w, "setup", "volume %u is not in the map", v + 1);
+			return false;
+		}
+		c->volume_node[v] = vol->node;
+		c->volume_history[v] = hist_add_volume(c->history, c->volume_name[v],
+						       c->shape.volume_bytes[v] / SIM_SECTOR,
+						       c->shape.any_write_back);
+		for (unsigned i = 0; i < c->shape.sdcs; i++)
+			if ((c->shape.shared[v] || c->shape.mapped_to[v] == i) &&
+			    !map_volume(c, id, &c->sdc[i], c->shape.shared[v]))
+				return false;
+	}
+	return true;
+}
+
+struct sim_cluster *sim_cluster_new(struct sim_world *w, const struct sim_shape *shape)
+{
+	struct sim_cluster *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		abort();
+	c->w = w;
+	c->shape = *shape;
+	c->map = ash_map_new();
+	c->history = hist_new(w);
+	sim_fabric_init(&c->fabric, w);
+	c->mdm = sim_mdm_new(w, &c->fabric, shape->mdms);
+	sim_mdm_watch(c->mdm, on_commit, c);
+	make_hosts(c);
+	start_operator(c);
+	if (!set_up_storage(c))
+		return c;
+	if (!sim_run_until(c, placed, 60 * SIM_S)) {
+		sim_fail(w, "setup", "devices are not up and placed after 60 s");
+		return c;
+	}
+	if (!set_up_volumes(c))
+		return c;
+	for (unsigned i = 0; i < shape->sdcs; i++)
+		sim_sdc_start(&c->sdc[i]);
+	return c;
+}
+
+void sim_cluster_free(struct sim_cluster *c)
+{
+	for (unsigned i = 0; i < c->shape.sdcs; i++)
+		sim_sdc_kill(&c->sdc[i]);
+	for (unsigned i = 0; i < c->shape.sdss; i++) {
+		sim_cancel(c->w, &c->sds[i].start_event);
+		sim_sds_kill(&c->sds[i], true);
+		for (unsigned d = 0; d < c->shape.disks; d++)
+			sim_disk_free(c->sds[i].disk[d]);
+	}
+	sim_proc_kill(c->operator_proc);
+	sim_ctl_kill(c->operator_ctl);
+	sim_proc_free(c->operator_proc);
+	sim_mdm_free(c->mdm);
+	hist_free(c->history);
+	ash_map_free(c->map);
+	free(c);
+}

@@ -1,0 +1,764 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/sim/disk.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define container(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+
+#define PAGE 4096u
+#define SECTORS (PAGE / 512u)
+#define PAGES_PER_GROUP 256u
+#define VOLATILE_MAX 4096u /* then the cache writes its oldest back by itself */
+
+/* @dur: what a power loss would leave, NULL = same as cur. cur NULL = zeros. */
+struct page {
+	uint8_t *cur, *dur;
+	uint32_t records; /* volatile records of this page */
+	bool bad;
+};
+
+struct group {
+	struct page page[PAGES_PER_GROUP];
+};
+
+/* One page of a completed write that is only in the cache. */
+struct record {
+	struct record *next;
+	uint64_t seq, index;
+	bool fua; /* is on the medium whatever happens; kept for its place in the order */
+	uint8_t data[PAGE];
+};
+
+struct io {
+	struct io *next, **prev; /* of the disk */
+	struct sim_event event;
+	struct sim_item item;
+	struct sim_disk *disk;
+	struct sim_handle *handle; /* NULL: zombie */
+	struct ash_disk_op *op;
+	int result;
+	uint64_t flush_mark, offset, bytes;
+	bool fua;
+	uint8_t *copy; /* of a zombie's data */
+};
+
+struct opener {
+	struct opener *next;
+	struct sim_item item;
+	struct sim_event poll;
+	struct sim_proc *p;
+	uint64_t proc_serial;
+	struct sim_disk *disk;
+	void (*done)(void *arg, int result, struct ash_disk *disk);
+	void *arg;
+	int result;
+	struct sim_handle *handle;
+};
+
+struct sim_handle {
+	struct ash_disk d; /* first */
+	struct sim_disk *disk;
+	struct sim_proc *p;
+	struct sim_handle *next, **prev; /* of the process */
+	struct sim_item item;
+	bool closing;
+	void (*closed)(void *arg);
+	void *closed_arg;
+};
+
+struct sim_disk {
+	struct sim_world *w;
+	struct sim_host *host;
+	char path[64];
+	uint64_t bytes;
+	bool write_back, pulled;
+	struct group **groups;
+	uint64_t group_count;
+	struct sim_handle *open;
+	struct io *ios, *free_ios;
+	struct opener *openers;
+	unsigned zombies;
+	uint64_t seq; /* of the last completed write */
+	struct record *oldest, **newest, *free_records;
+	unsigned volatile_count;
+	uint64_t slow_until, stuck_until;
+	unsigned slow_factor;
+};
+
+/* ------------------------------------------------------------ medium */
+
+static struct page *page_at(const struct sim_disk *disk, uint64_t index, bool make)
+{
+	struct group **g = &disk->groups[index / PAGES_PER_GROUP];
+
+	if (!*g) {
+		if (!make)
+			return NULL;
+		*g = calloc(1, sizeof(**g));
+		if (!*g)
+			abort();
+	}
+	return &(*g)->page[index % PAGES_PER_GROUP];
+}
+
+static uint8_t *page_memory(void)
+{
+	uint8_t *m = malloc(PAGE);
+
+	if (!m)
+		abort();
+	return m;
+}
+
+static void load(const uint8_t *from, uint8_t *to)
+{
+	if (from)
+		memcpy(to, from, PAGE);
+	else
+		memset(to, 0, PAGE);
+}
+
+static void store_page(uint8_t **at, const uint8_t *from)
+{
+	if (!*at)
+		*at = page_memory();
+	memcpy(*at, from, PAGE);
+}
+
+static struct record *record_new(struct sim_disk *disk)
+{
+	struct record *r = disk->free_records;
+
+	if (r)
+		disk->free_records = r->next;
+	else
+		r = malloc(sizeof(*r));
+	if (!r)
+		abort();
+	return r;
+}
+
+/* The oldest volatile record reaches the medium. */
+static void destage_oldest(struct sim_disk *disk)
+{
+	struct record *r = disk->oldest;
+	struct page *pg = page_at(disk, r->index, true);
+
+	disk->oldest = r->next;
+	if (!disk->oldest)
+		disk->newest = &disk->oldest;
+	disk->volatile_count--;
+	if (--pg->records == 0) {
+		free(pg->dur);
+		pg->dur = NULL;
+	} else {
+		store_page(&pg->dur, r->data);
+	}
+	r->next = disk->free_records;
+	disk->free_records = r;
+}
+
+static void write_page(struct sim_disk *disk, uint64_t index, const uint8_t *data, bool fua)
+{
+	struct page *pg = page_at(disk, index, true);
+	struct record *r;
+
+	pg->bad = false;
+	if (disk->write_back && !(fua && !pg->records)) {
+		if (!pg->records++) {
+			pg->dur = page_memory();
+			load(pg->cur, pg->dur);
+		}
+		r = record_new(disk);
+		r->next = NULL;
+		r->seq = disk->seq;
+		r->index = index;
+		r->fua = fua;
+		memcpy(r->data, data, PAGE);
+		*disk->newest = r;
+		disk->newest = &r->next;
+		disk->volatile_count++;
+	}
+	store_page(&pg->cur, data);
+	while (disk->volatile_count > VOLATILE_MAX)
+		destage_oldest(disk);
+}
+
+static void flush_until(struct sim_disk *disk, uint64_t seq)
+{
+	while (disk->oldest && disk->oldest->seq <= seq)
+		destage_oldest(disk);
+}
+
+/* ------------------------------------------------------------ operations */
+
+static void iov_copy(const struct ash_disk_op *op, uint8_t *flat)
+{
+	uint64_t at = 0;
+
+	for (unsigned i = 0; i < op->iovcnt; i++) {
+		memcpy(flat + at, op->iov[i].iov_base, op->iov[i].iov_len);
+		at += op->iov[i].iov_len;
+	}
+}
+
+static void do_write(struct sim_disk *disk, struct io *io)
+{
+	uint64_t index = io->offset / PAGE;
+
+	disk->seq++;
+	if (io->copy) {
+		for (uint64_t at = 0; at < io->bytes; at += PAGE)
+			write_page(disk, index++, io->copy + at, io->fua);
+		return;
+	}
+	for (unsigned i = 0; i < io->op->iovcnt; i++) {
+		const uint8_t *base = io->op->iov[i].iov_base;
+
+		for (size_t at = 0; at < io->op->iov[i].iov_len; at += PAGE)
+			write_page(disk, index++, base + at, io->fua);
+	}
+}
+
+static int do_read(struct sim_disk *disk, struct io *io)
+{
+	uint64_t index = io->offset / PAGE;
+	int result = 0;
+
+	for (unsigned i = 0; i < io->op->iovcnt; i++) {
+		uint8_t *base = io->op->iov[i].iov_base;
+
+		for (size_t at = 0; at < io->op->iov[i].iov_len; at += PAGE, index++) {
+			struct page *pg = page_at(disk, index, false);
+
+			if (pg && pg->bad) {
+				result = -EIO;
+				memset(base + at, 0xbb, PAGE);
+			} else {
+				load(pg ? pg->cur : NULL, base + at);
+			}
+		}
+	}
+	return result;
+}
+
+static void io_unlink(struct io *io)
+{
+	*io->prev = io->next;
+	if (io->next)
+		io->next->prev = io->prev;
+}
+
+static void io_free(struct io *io)
+{
+	struct sim_disk *disk = io->disk;
+
+	io_unlink(io);
+	free(io->copy);
+	io->copy = NULL;
+	io->next = disk->free_ios;
+	disk->free_ios = io;
+}
+
+static void io_dropped(struct sim_item *item)
+{
+	/* The process died with the result in its inbox: sim_disks_kill() frees the operation. */
+}
+
+static void maybe_closed(struct sim_handle *h);
+
+static void io_done(struct sim_item *item)
+{
+	struct io *io = container(item, struct io, item);
+	struct ash_disk_op *op = io->op;
+	struct sim_handle *h = io->handle;
+	int result = io->result;
+
+	io_free(io);
+	h->d.inflight--;
+	maybe_closed(h);
+	op->done(op, result);
+}
+
+static void on_io_event(struct sim_event *event)
+{
+	struct io *io = container(event, struct io, event);
+	struct sim_disk *disk = io->disk;
+	struct sim_world *w = disk->w;
+
+	if (disk->stuck_until > w->now && !disk->pulled) {
+		sim_at(w, &io->event, disk->stuck_until + sim_below(w, SIM_MS));
+		return;
+	}
+	io->result = 0;
+	if (disk->pulled)
+		io->result = -ENODEV;
+	else if (io->op && io->op->kind == ASH_DISK_READ)
+		io->result = do_read(disk, io);
+	else if (io->copy || io->op->kind == ASH_DISK_WRITE)
+		do_write(disk, io);
+	else if (io->op->kind == ASH_DISK_FLUSH)
+		flush_until(disk, io->flush_mark);
+	if (!io->handle) {
+		disk->zombies--;
+		io_free(io);
+		return;
+	}
+	sim_proc_push(io->handle->p, &io->item);
+}
+
+static uint64_t io_ns(struct sim_disk *disk, const struct ash_disk_op *op)
+{
+	struct sim_world *w = disk->w;
+	uint64_t ns = op->kind == ASH_DISK_READ	   ? 60 * SIM_US
+		      : op->kind == ASH_DISK_FLUSH ? 150 * SIM_US
+						   : 25 * SIM_US;
+
+	ns = sim_latency(w, ns) + op->bytes / 2;
+	if (disk->slow_until > w->now)
+		ns = ns * disk->slow_factor + sim_below(w, 10 * SIM_MS);
+	return ns;
+}
+
+static void disk_submit(struct ash_disk *d, struct ash_disk_op *op)
+{
+	struct sim_handle *h = (struct sim_handle *)d;
+	struct sim_disk *disk = h->disk;
+	struct io *io = disk->free_ios;
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < op->iovcnt && op->kind <= ASH_DISK_WRITE; i++) {
+		sum += op->iov[i].iov_len;
+		if (((uintptr_t)op->iov[i].iov_base | op->iov[i].iov_len) % PAGE)
+			sim_fail(disk->w, "disk", "%s: unaligned memory", disk->path);
+	}
+	if (op->kind <= ASH_DISK_WRITE &&
+	    (op->offset % PAGE || op->offset + sum > disk->bytes || sum != op->bytes || !sum ||
+	     sum > (4u << 20) || op->iovcnt > 64))
+		sim_fail(disk->w, "disk", "%s: kind %u at %llu, %llu bytes, %u pieces", disk->path,
+			 op->kind, (unsigned long long)op->offset, (unsigned long long)sum,
+			 op->iovcnt);
+	if (h->closing)
+		sim_fail(disk->w, "disk", "%s: used after close", disk->path);
+	if (io)
+		disk->free_ios = io->next;
+	else
+		io = malloc(sizeof(*io));
+	if (!io)
+		abort();
+	memset(io, 0, sizeof(*io));
+	io->disk = disk;
+	io->handle = h;
+	io->op = op;
+	io->offset = op->offset;
+	io->bytes = op->bytes;
+	io->fua = op->fua;
+	io->flush_mark = disk->seq;
+	io->event.fn = on_io_event;
+	io->item.run = io_done;
+	io->item.drop = io_dropped;
+	io->next = disk->ios;
+	if (io->next)
+		io->next->prev = &io->next;
+	io->prev = &disk->ios;
+	disk->ios = io;
+	h->d.inflight++;
+	op->submitted_ns = h->p->port.now_ns(&h->p->port);
+	sim_in(disk->w, &io->event, io_ns(disk, op));
+}
+
+/* ------------------------------------------------------------ opening and closing */
+
+static void handle_free(struct sim_handle *h)
+{
+	*h->prev = h->next;
+	if (h->next)
+		h->next->prev = h->prev;
+	if (h->disk->open == h)
+		h->disk->open = NULL;
+	free(h);
+}
+
+static void handle_closed(struct sim_item *item)
+{
+	struct sim_handle *h = container(item, struct sim_handle, item);
+	void (*closed)(void *arg) = h->closed;
+	void *arg = h->closed_arg;
+
+	handle_free(h);
+	if (closed)
+		closed(arg);
+}
+
+static void handle_dropped(struct sim_item *item)
+{
+}
+
+static void maybe_closed(struct sim_handle *h)
+{
+	if (h->closing && h->d.inflight == 0)
+		sim_proc_push(h->p, &h->item);
+}
+
+static void disk_close(struct ash_disk *d, void (*done)(void *arg), void *arg)
+{
+	struct sim_handle *h = (struct sim_handle *)d;
+
+	if (h->closing) {
+		sim_fail(h->disk->w, "disk", "%s: closed twice", h->disk->path);
+		return;
+	}
+	h->closing = true;
+	h->closed = done;
+	h->closed_arg = arg;
+	maybe_closed(h);
+}
+
+static const struct ash_disk_ops disk_ops = {.submit = disk_submit, .close = disk_close};
+
+static void opener_free(struct opener *o)
+{
+	struct opener **at = &o->disk->openers;
+
+	while (*at != o)
+		at = &(*at)->next;
+	*at = o->next;
+	sim_cancel(o->disk->w, &o->poll);
+	free(o);
+}
+
+static void opener_run(struct sim_item *item)
+{
+	struct opener *o = container(item, struct opener, item);
+	void (*done)(void *, int, struct ash_disk *) = o->done;
+	struct sim_handle *h = o->handle;
+	void *arg = o->arg;
+	int result = o->result;
+
+	opener_free(o);
+	done(arg, result, result ? NULL : &h->d);
+}
+
+static void opener_drop(struct sim_item *item)
+{
+}
+
+static void on_opener_poll(struct sim_event *event)
+{
+	struct opener *o = container(event, struct opener, poll);
+	struct sim_disk *disk = o->disk;
+	struct sim_handle *h;
+
+	if (disk->zombies && !disk->pulled) {
+		sim_in(disk->w, &o->poll, 5 * SIM_MS);
+		return;
+	}
+	o->result = disk->pulled ? -ENODEV : disk->open ? -EBUSY : 0;
+	if (!o->result) {
+		h = calloc(1, sizeof(*h));
+		if (!h)
+			abort();
+		h->d.ops = &disk_ops;
+		h->d.bytes = disk->bytes;
+		h->d.write_back = disk->write_back;
+		h->disk = disk;
+		h->p = o->p;
+		h->item.run = handle_closed;
+		h->item.drop = handle_dropped;
+		h->next = o->p->handles;
+		if (h->next)
+			h->next->prev = &h->next;
+		h->prev = &o->p->handles;
+		o->p->handles = h;
+		disk->open = h;
+		o->handle = h;
+	}
+	sim_proc_push(o->p, &o->item);
+}
+
+void sim_disk_open(struct sim_proc *p, struct sim_disk *disk,
+		   void (*done)(void *arg, int result, struct ash_disk *disk), void *arg)
+{
+	struct opener *o = calloc(1, sizeof(*o));
+
+	if (!o)
+		abort();
+	o->p = p;
+	o->disk = disk;
+	o->done = done;
+	o->arg = arg;
+	o->item.run = opener_run;
+	o->item.drop = opener_drop;
+	o->poll.fn = on_opener_poll;
+	o->next = disk->openers;
+	disk->openers = o;
+	sim_in(disk->w, &o->poll, 10 * SIM_US);
+}
+
+/* ------------------------------------------------------------ death */
+
+/* A write whose process is gone: it may still land, whole, or was never sent. */
+static void orphan(struct io *io)
+{
+	struct sim_disk *disk = io->disk;
+
+	if (io->op->kind != ASH_DISK_WRITE || !sim_scheduled(&io->event) ||
+	    sim_chance(disk->w, 500)) {
+		sim_cancel(disk->w, &io->event);
+		io_free(io);
+		return;
+	}
+	io->copy = malloc(io->bytes);
+	if (!io->copy)
+		abort();
+	iov_copy(io->op, io->copy);
+	io->handle = NULL;
+	io->op = NULL;
+	disk->zombies++;
+	disk->w->n.zombie_writes++;
+}
+
+void sim_disks_kill(struct sim_proc *p)
+{
+	struct sim_handle *h;
+
+	while ((h = p->handles)) {
+		struct sim_disk *disk = h->disk;
+		struct io *io, *next;
+
+		for (io = disk->ios; io; io = next) {
+			next = io->next;
+			if (io->handle == h)
+				orphan(io);
+		}
+		handle_free(h);
+	}
+}
+
+/* Openers of a dead process, too: they would push to it. */
+static void drop_openers(struct sim_disk *disk)
+{
+	struct opener *o, *next;
+
+	for (o = disk->openers; o; o = next) {
+		next = o->next;
+		if (!o->p->alive)
+			opener_free(o);
+	}
+}
+
+static void tear(struct sim_disk *disk, uint64_t index, const uint8_t *data)
+{
+	struct page *pg = page_at(disk, index, true);
+	uint8_t mixed[PAGE];
+
+	load(pg->cur, mixed);
+	for (unsigned s = 0; s < SECTORS; s++)
+		if (sim_chance(disk->w, 500))
+			memcpy(mixed + s * 512, data + s * 512, 512);
+	store_page(&pg->cur, mixed);
+	pg->bad = false;
+	disk->w->n.torn_writes++;
+}
+
+/* The cache's contents are gone but for what it had written back, in whatever order. */
+static unsigned lose_cache(struct sim_disk *disk)
+{
+	struct sim_world *w = disk->w;
+	unsigned mode = (unsigned)sim_below(w, 10), lost = 0;
+	struct record *r;
+
+	for (r = disk->oldest; r; r = r->next) {
+		struct page *pg = page_at(disk, r->index, true);
+
+		/* fewer than 3: all is lost; 3: nothing; 4 to 6: by record; else by sector */
+		if (r->fua || mode == 3 || (mode > 3 && mode < 7 && sim_chance(w, 500))) {
+			memcpy(pg->dur, r->data, PAGE);
+			continue;
+		}
+		for (unsigned s = 0; s < SECTORS && mode >= 7; s++)
+			if (sim_chance(w, 500))
+				memcpy(pg->dur + s * 512, r->data + s * 512, 512);
+		lost++;
+	}
+	while ((r = disk->oldest)) {
+		struct page *pg = page_at(disk, r->index, true);
+
+		disk->oldest = r->next;
+		if (--pg->records == 0) {
+			memcpy(pg->cur, pg->dur, PAGE);
+			free(pg->dur);
+			pg->dur = NULL;
+		}
+		r->next = disk->free_records;
+		disk->free_records = r;
+	}
+	disk->newest = &disk->oldest;
+	disk->volatile_count = 0;
+	return lost;
+}
+
+unsigned sim_disk_power_loss(struct sim_disk *disk)
+{
+	struct io *io;
+	unsigned lost;
+
+	lost = lose_cache(disk);
+	while ((io = disk->ios)) {
+		assert(!io->handle);
+		if (sim_chance(disk->w, 600))
+			for (uint64_t at = 0; at < io->bytes; at += PAGE)
+				tear(disk, (io->offset + at) / PAGE, io->copy + at);
+		sim_cancel(disk->w, &io->event);
+		io_free(io);
+	}
+	disk->zombies = 0;
+	disk->slow_until = disk->stuck_until = 0;
+	drop_openers(disk);
+	disk->w->n.lost_writes += lost;
+	return lost;
+}
+
+/* ------------------------------------------------------------ the rest */
+
+struct sim_disk *sim_disk_new(struct sim_host *host, const char *path, uint64_t bytes,
+			      bool write_back)
+{
+	struct sim_disk *disk = calloc(1, sizeof(*disk));
+
+	if (!disk)
+		abort();
+	disk->w = host->w;
+	disk->host = host;
+	snprintf(disk->path, sizeof(disk->path), "%s", path);
+	disk->bytes = bytes;
+	disk->write_back = write_back;
+	disk->newest = &disk->oldest;
+	disk->group_count = bytes / PAGE / PAGES_PER_GROUP + 1;
+	disk->groups = calloc(disk->group_count, sizeof(*disk->groups));
+	if (!disk->groups)
+		abort();
+	return disk;
+}
+
+void sim_disk_free(struct sim_disk *disk)
+{
+	struct record *r;
+	struct io *io;
+
+	while (disk->ios) {
+		sim_cancel(disk->w, &disk->ios->event);
+		io_free(disk->ios);
+	}
+	while ((io = disk->free_ios)) {
+		disk->free_ios = io->next;
+		free(io);
+	}
+	while (disk->openers)
+		opener_free(disk->openers);
+	*disk->newest = disk->free_records;
+	while ((r = disk->oldest)) {
+		disk->oldest = r->next;
+		free(r);
+	}
+	for (uint64_t g = 0; g < disk->group_count; g++) {
+		for (unsigned i = 0; disk->groups[g] && i < PAGES_PER_GROUP; i++) {
+			free(disk->groups[g]->page[i].cur);
+			free(disk->groups[g]->page[i].dur);
+		}
+		free(disk->groups[g]);
+	}
+	free(disk->groups);
+	free(disk);
+}
+
+const char *sim_disk_path(const struct sim_disk *disk)
+{
+	return disk->path;
+}
+
+bool sim_disk_write_back(const struct sim_disk *disk)
+{
+	return disk->write_back;
+}
+
+struct sim_disk *sim_disk_find(struct sim_disk *const *disks, unsigned count, const char *path)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (!strcmp(disks[i]->path, path))
+			return disks[i];
+	return NULL;
+}
+
+void sim_disk_slow(struct sim_disk *disk, uint64_t until, unsigned factor)
+{
+	disk->slow_until = until;
+	disk->slow_factor = factor;
+}
+
+void sim_disk_stick(struct sim_disk *disk, uint64_t until)
+{
+	disk->stuck_until = until;
+}
+
+void sim_disk_pull(struct sim_disk *disk, bool pulled)
+{
+	disk->pulled = pulled;
+}
+
+uint64_t sim_disk_pick_page(struct sim_disk *disk,
+			    bool (*wanted)(void *arg, const uint8_t page[4096]), void *arg)
+{
+	uint64_t first = sim_below(disk->w, disk->group_count);
+
+	for (uint64_t k = 0; k < disk->group_count; k++) {
+		uint64_t g = (first + k) % disk->group_count;
+		unsigned start = (unsigned)sim_below(disk->w, PAGES_PER_GROUP);
+
+		for (unsigned i = 0; disk->groups[g] && i < PAGES_PER_GROUP; i++) {
+			unsigned at = (start + i) % PAGES_PER_GROUP;
+			const struct page *pg = &disk->groups[g]->page[at];
+
+			if (pg->cur && !pg->bad && wanted(arg, pg->cur))
+				return (g * PAGES_PER_GROUP + at) * PAGE;
+		}
+	}
+	return UINT64_MAX;
+}
+
+void sim_disk_rot(struct sim_disk *disk, uint64_t offset)
+{
+	struct page *pg = page_at(disk, offset / PAGE, true);
+	unsigned at = (unsigned)sim_below(disk->w, PAGE);
+
+	if (!pg->cur)
+		return;
+	pg->cur[at] ^= (uint8_t)(1u << sim_below(disk->w, 8));
+	if (pg->dur)
+		pg->dur[at] = pg->cur[at];
+}
+
+void sim_disk_medium_error(struct sim_disk *disk, uint64_t offset)
+{
+	page_at(disk, offset / PAGE, true)->bad = true;
+}
+
+void sim_disk_peek(const struct sim_disk *disk, uint64_t offset, uint8_t page[4096])
+{
+	const struct page *pg = page_at(disk, offset / PAGE, false);
+
+	load(pg ? pg->cur : NULL, page);
+}
+
+unsigned sim_disk_inflight(const struct sim_disk *disk)
+{
+	const struct io *io;
+	unsigned n = 0;
+
+	for (io = disk->ios; io; io = io->next)
+		n++;
+	return n;
+}

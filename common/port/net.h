@@ -11,31 +11,11 @@
 #include <stdint.h>
 
 #include "common/port/buf.h"
+#include "common/shared/wire_codec.h"
 #include "proto/wire/wire.h"
 
 struct ash_conn;
 struct ash_net;
-
-/* Header in host order; field meanings as in struct ash_wire_hdr. */
-struct ash_hdr {
-	uint8_t op;
-	uint16_t flags;
-	uint16_t path;
-	uint16_t status;
-	uint64_t tag;
-	uint64_t gen;
-	uint64_t node;
-	uint64_t offset;
-	uint32_t length;
-	uint64_t place_version;
-	uint64_t mark; /* epoch_or_mark */
-};
-
-struct ash_relay {
-	uint64_t sdc, session;
-	uint16_t queue;
-	uint8_t hops;
-};
 
 struct ash_endpoint {
 	uint8_t ip[16];

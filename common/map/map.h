@@ -75,7 +75,7 @@ struct ash_map_mapping {
 struct ash_map_fence {
 	uint64_t id, node, sdc;
 	uint32_t pending;
-	uint64_t pending_sds[64];
+	uint64_t *pending_sds;
 	uint64_t version;
 };
 struct ash_map_tombstone {
@@ -101,8 +101,8 @@ struct ash_map_watch {
 /**
  * ash_map_apply() - take over a full map or a delta.
  * @pb: borrowed; from the network, so nothing in it is trusted.
- * Rows with a gen not above the one at hand and objects with a version not above theirs are
- * skipped: late and repeated maps are harmless.
+ * Maps not newer than the one at hand, rows with a gen not above theirs and objects with a version
+ * not above theirs are skipped: late and repeated maps are harmless.
  * Return: 0; -EINVAL malformed (nothing was changed); -ESTALE a delta whose base is newer than our
  * version (fetch a full map); -ENOMEM.
  */

@@ -44,6 +44,12 @@
 	X(REUSE, "a freed extent is reused only after its free record is durable")                 \
 	X(ORDER_FLUSH, "metadata is ordered by flush on disks with a volatile cache")              \
 	X(TAIL_MOVE, "the journal tail moves only after flushed table writes")                     \
+	X(TAIL_SEAL, "the journal tail moves only past sealed first writes")                       \
+	X(AL_CARRY, "live activity-log entries are carried forward before the tail moves")         \
+	X(TABLE_WAL, "a table block is written only after the journal records behind it")          \
+	X(JOURNAL_PREFIX, "a journal record counts only when all before it are durable")           \
+	X(LEAVE_CSUM, "a chunk leaves the activity log only with its checksum page durable")       \
+	X(CSUM_DISTRUST, "after a crash the stored checksums of hot chunks may be out of date")    \
 	X(CSUM_VERIFY, "a read is checked against its stored checksum")                            \
 	X(FLUSH_PEERS, "a flush reaches every copy")
 

@@ -66,9 +66,14 @@ void sds_store_open(struct ash_port *port, struct ash_disk *disk, const uint8_t 
 
 /* Waits for operations in flight, checkpoints, writes the clean mark, closes the disk, frees. */
 void sds_store_close(struct sds_store *store, void (*done)(void *arg, int result), void *arg);
-/* Forgets everything without touching the disk (simulated crash; device failed). The caller closes
- * the disk when its last operation ended. No callback of the store runs afterwards. */
+/* Forgets everything without touching the disk (device failed). The caller closes the disk when its
+ * last operation ended, and keeps the data buffers of operations in flight until then: the disk may
+ * still write into them. No callback of the store runs afterwards; the store's own memory goes when
+ * the last disk operation has ended. */
 void sds_store_abandon(struct sds_store *store);
+/* Frees everything at once. Only for a simulated crash: no operation of the disk in flight, no
+ * timer and no posted task of this store's world will ever be run. Also in place of abandon. */
+void sds_store_forget(struct sds_store *store);
 
 const struct sds_label *sds_store_label(const struct sds_store *store);
 /* Lazily raises map_version and longest_lease_ms in the label. */
@@ -127,7 +132,7 @@ struct sds_store_op {
 	void (*done)(struct sds_store_op *op, int status);
 	void *owner;
 	struct sds_store_op *next;
-	uint64_t priv[24]; /* the store's, so that no allocation is needed */
+	uint64_t priv[44]; /* the store's, so that no allocation is needed */
 };
 
 void sds_store_submit(struct sds_store *store, struct sds_store_op *op);

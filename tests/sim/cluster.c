@@ -47,7 +47,6 @@ void sim_draw_shape(struct sim_world *w, struct sim_shape *s)
 
 struct scan {
 	struct sim_sds *s;
-	uint64_t serial;
 	unsigned disk;
 };
 
@@ -69,7 +68,7 @@ void sim_sds_scan(struct sim_sds *s)
 			abort();
 		k->s = s;
 		k->disk = d;
-		sim_disk_open(s->p, s->disk[d], scanned, k);
+		sim_disk_open(s->p, s->disk[d], scanned, free, k);
 	}
 }
 
@@ -103,7 +102,7 @@ static void shell_open_disk(void *shell, const char *path, bool force,
 		sim_fail(s->c->w, "sds", "%s opens %s, which it does not have", s->host.name, path);
 		disk = s->disk[0];
 	}
-	sim_disk_open(s->p, disk, opened, o);
+	sim_disk_open(s->p, disk, opened, free, o);
 }
 
 static void sds_on_turn(void *owner)

@@ -609,6 +609,11 @@ void sim_mdm_unreachable(struct sim_mdm *mdm, uint64_t until, bool break_now)
 	}
 }
 
+void sim_mdm_heal(struct sim_mdm *mdm)
+{
+	mdm->unreachable_until = 0;
+}
+
 void sim_ctl_free_all(struct sim_mdm *mdm)
 {
 	struct sim_ctl *ctl;

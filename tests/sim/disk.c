@@ -6,11 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define container(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+#define sim_container(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 #define PAGE 4096u
 #define SECTORS (PAGE / 512u)
 #define PAGES_PER_GROUP 256u
+#define LOCK_WAIT (300 * SIM_MS)
 #define VOLATILE_MAX 4096u /* then the cache writes its oldest back by itself */
 
 /* @dur: what a power loss would leave, NULL = same as cur. cur NULL = zeros. */
@@ -45,14 +46,15 @@ struct io {
 	uint8_t *copy; /* of a zombie's data */
 };
 
-struct opener {
-	struct opener *next;
+struct sim_opener {
+	struct sim_opener *next; /* of the process */
 	struct sim_item item;
 	struct sim_event poll;
+	uint64_t until;
 	struct sim_proc *p;
-	uint64_t proc_serial;
 	struct sim_disk *disk;
 	void (*done)(void *arg, int result, struct ash_disk *disk);
+	void (*dropped)(void *arg);
 	void *arg;
 	int result;
 	struct sim_handle *handle;
@@ -79,7 +81,6 @@ struct sim_disk {
 	uint64_t group_count;
 	struct sim_handle *open;
 	struct io *ios, *free_ios;
-	struct opener *openers;
 	unsigned zombies;
 	uint64_t seq; /* of the last completed write */
 	struct record *oldest, **newest, *free_records;
@@ -272,7 +273,7 @@ static void maybe_closed(struct sim_handle *h);
 
 static void io_done(struct sim_item *item)
 {
-	struct io *io = container(item, struct io, item);
+	struct io *io = sim_container(item, struct io, item);
 	struct ash_disk_op *op = io->op;
 	struct sim_handle *h = io->handle;
 	int result = io->result;
@@ -285,7 +286,7 @@ static void io_done(struct sim_item *item)
 
 static void on_io_event(struct sim_event *event)
 {
-	struct io *io = container(event, struct io, event);
+	struct io *io = sim_container(event, struct io, event);
 	struct sim_disk *disk = io->disk;
 	struct sim_world *w = disk->w;
 
@@ -384,7 +385,7 @@ static void handle_free(struct sim_handle *h)
 
 static void handle_closed(struct sim_item *item)
 {
-	struct sim_handle *h = container(item, struct sim_handle, item);
+	struct sim_handle *h = sim_container(item, struct sim_handle, item);
 	void (*closed)(void *arg) = h->closed;
 	void *arg = h->closed_arg;
 
@@ -419,9 +420,9 @@ static void disk_close(struct ash_disk *d, void (*done)(void *arg), void *arg)
 
 static const struct ash_disk_ops disk_ops = {.submit = disk_submit, .close = disk_close};
 
-static void opener_free(struct opener *o)
+static void opener_free(struct sim_opener *o)
 {
-	struct opener **at = &o->disk->openers;
+	struct sim_opener **at = &o->p->openers;
 
 	while (*at != o)
 		at = &(*at)->next;
@@ -432,7 +433,7 @@ static void opener_free(struct opener *o)
 
 static void opener_run(struct sim_item *item)
 {
-	struct opener *o = container(item, struct opener, item);
+	struct sim_opener *o = sim_container(item, struct sim_opener, item);
 	void (*done)(void *, int, struct ash_disk *) = o->done;
 	struct sim_handle *h = o->handle;
 	void *arg = o->arg;
@@ -448,11 +449,12 @@ static void opener_drop(struct sim_item *item)
 
 static void on_opener_poll(struct sim_event *event)
 {
-	struct opener *o = container(event, struct opener, poll);
+	struct sim_opener *o = sim_container(event, struct sim_opener, poll);
 	struct sim_disk *disk = o->disk;
 	struct sim_handle *h;
 
-	if (disk->zombies && !disk->pulled) {
+	/* As a daemon's shell does: wait for the last holder, but not for ever for a live one. */
+	if (!disk->pulled && (disk->zombies || (disk->open && disk->w->now < o->until))) {
 		sim_in(disk->w, &o->poll, 5 * SIM_MS);
 		return;
 	}
@@ -480,21 +482,24 @@ static void on_opener_poll(struct sim_event *event)
 }
 
 void sim_disk_open(struct sim_proc *p, struct sim_disk *disk,
-		   void (*done)(void *arg, int result, struct ash_disk *disk), void *arg)
+		   void (*done)(void *arg, int result, struct ash_disk *disk),
+		   void (*dropped)(void *arg), void *arg)
 {
-	struct opener *o = calloc(1, sizeof(*o));
+	struct sim_opener *o = calloc(1, sizeof(*o));
 
 	if (!o)
 		abort();
 	o->p = p;
 	o->disk = disk;
 	o->done = done;
+	o->dropped = dropped;
+	o->until = disk->w->now + LOCK_WAIT;
 	o->arg = arg;
 	o->item.run = opener_run;
 	o->item.drop = opener_drop;
 	o->poll.fn = on_opener_poll;
-	o->next = disk->openers;
-	disk->openers = o;
+	o->next = p->openers;
+	p->openers = o;
 	sim_in(disk->w, &o->poll, 10 * SIM_US);
 }
 
@@ -524,7 +529,13 @@ static void orphan(struct io *io)
 void sim_disks_kill(struct sim_proc *p)
 {
 	struct sim_handle *h;
+	struct sim_opener *o;
 
+	while ((o = p->openers)) {
+		if (o->dropped)
+			o->dropped(o->arg);
+		opener_free(o);
+	}
 	while ((h = p->handles)) {
 		struct sim_disk *disk = h->disk;
 		struct io *io, *next;
@@ -535,18 +546,6 @@ void sim_disks_kill(struct sim_proc *p)
 				orphan(io);
 		}
 		handle_free(h);
-	}
-}
-
-/* Openers of a dead process, too: they would push to it. */
-static void drop_openers(struct sim_disk *disk)
-{
-	struct opener *o, *next;
-
-	for (o = disk->openers; o; o = next) {
-		next = o->next;
-		if (!o->p->alive)
-			opener_free(o);
 	}
 }
 
@@ -617,7 +616,6 @@ unsigned sim_disk_power_loss(struct sim_disk *disk)
 	}
 	disk->zombies = 0;
 	disk->slow_until = disk->stuck_until = 0;
-	drop_openers(disk);
 	disk->w->n.lost_writes += lost;
 	return lost;
 }
@@ -657,8 +655,6 @@ void sim_disk_free(struct sim_disk *disk)
 		disk->free_ios = io->next;
 		free(io);
 	}
-	while (disk->openers)
-		opener_free(disk->openers);
 	*disk->newest = disk->free_records;
 	while ((r = disk->oldest)) {
 		disk->oldest = r->next;

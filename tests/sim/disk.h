@@ -25,9 +25,11 @@ struct sim_disk *sim_disk_find(struct sim_disk *const *disks, unsigned count, co
 /**
  * sim_disk_open() - exclusive; waits for the last writes of a killed holder.
  * @done: in a turn of @p: 0 and the disk, -EBUSY held, -ENODEV pulled.
+ * @dropped: instead, when the process died before; may be NULL.
  */
 void sim_disk_open(struct sim_proc *p, struct sim_disk *disk,
-		   void (*done)(void *arg, int result, struct ash_disk *disk), void *arg);
+		   void (*done)(void *arg, int result, struct ash_disk *disk),
+		   void (*dropped)(void *arg), void *arg);
 
 /* The process died; call before its core frees the memory of operations in flight. */
 void sim_disks_kill(struct sim_proc *p);

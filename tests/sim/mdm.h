@@ -37,6 +37,8 @@ void sim_mdm_stall(struct sim_mdm *mdm, uint64_t until);
 void sim_mdm_unreachable(struct sim_mdm *mdm, uint64_t until, bool break_now);
 /* The leader is lost: killed (it returns after a while), or only cut off from the others. */
 void sim_mdm_failover(struct sim_mdm *mdm, bool kill);
+/* Channels work again; whatever lasted is over. */
+void sim_mdm_heal(struct sim_mdm *mdm);
 /* A follower takes over a snapshot of the leader in place of its own state. */
 void sim_mdm_install_snapshot(struct sim_mdm *mdm);
 /* All members that live apply all that is committed; false and sim_fail() if their states differ.

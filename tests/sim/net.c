@@ -8,7 +8,7 @@
 
 #include "common/shared/wire_codec.h"
 
-#define container(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+#define sim_container(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 #define MSGS_PER_SLAB 64
 
@@ -123,7 +123,7 @@ static void drop_packets(struct sim_conn *c)
 static void conn_run(struct sim_item *item);
 static void conn_item_dropped(struct sim_item *item)
 {
-	container(item, struct sim_conn, item)->item_queued = false;
+	sim_container(item, struct sim_conn, item)->item_queued = false;
 }
 
 static void conn_kick(struct sim_conn *c)
@@ -237,7 +237,7 @@ static void conn_break(struct sim_conn *c, int reason)
 
 static void on_death_event(struct sim_event *event)
 {
-	conn_break(container(event, struct sim_conn, death_event), -ECONNRESET);
+	conn_break(sim_container(event, struct sim_conn, death_event), -ECONNRESET);
 }
 
 /* The stream to @c ends after what is on its way; @lost: some of that is lost too. */
@@ -271,12 +271,12 @@ static void send_fin(struct sim_conn *c, uint64_t delay, bool lost)
 
 static void on_rx_event(struct sim_event *event)
 {
-	conn_kick(container(event, struct sim_conn, rx_event));
+	conn_kick(sim_container(event, struct sim_conn, rx_event));
 }
 
 static void on_buffer(struct ash_buf_waiter *waiter)
 {
-	conn_kick(container(waiter, struct sim_conn, waiter));
+	conn_kick(sim_container(waiter, struct sim_conn, waiter));
 }
 
 static void place(struct sim_conn *c, struct ash_msg *m, const struct packet *k, uint8_t *data,
@@ -364,7 +364,7 @@ static void deliver(struct sim_conn *c)
 /* Everything that this end has to tell its core, in order. */
 static void conn_run(struct sim_item *item)
 {
-	struct sim_conn *c = container(item, struct sim_conn, item);
+	struct sim_conn *c = sim_container(item, struct sim_conn, item);
 	struct ash_net *net = c->c.net;
 
 	c->item_queued = false;
@@ -436,10 +436,39 @@ static uint64_t travel_ns(struct sim_conn *c, uint32_t bytes)
 	return ns;
 }
 
+/* The canary: a replicated write is acknowledged by the network and reaches nobody. */
+static bool swallow(struct sim_conn *c, const struct ash_msg *m)
+{
+	struct ash_msg answer = {.h = m->h};
+	struct packet *k;
+
+	if (!c->f->canary_repl || m->h.op != ASH_OP_REPL_WRITE || (m->h.flags & ASH_F_REPLY) ||
+	    !sim_chance(c->f->w, 20))
+		return false;
+	c->f->canary_repl = false;
+	sim_trace(c->f->w, "event=canary swallowed=repl_write node=%llu offset=%llu bytes=%u",
+		  (unsigned long long)m->h.node, (unsigned long long)m->h.offset, m->h.length);
+	answer.h.flags |= ASH_F_REPLY;
+	k = encode(c, &answer);
+	k->at = c->f->w->now + 2 * travel_ns(c, 0);
+	if (k->at <= c->last_arrival)
+		k->at = c->last_arrival + 1;
+	c->last_arrival = k->at;
+	*c->rx_end = k;
+	c->rx_end = &k->next;
+	if (c->rx == k)
+		sim_at(c->f->w, &c->rx_event, k->at);
+	return true;
+}
+
 static void transmit(struct sim_conn *c, const struct ash_msg *m)
 {
 	struct sim_conn *to = c->peer;
-	struct packet *k = encode(c, m);
+	struct packet *k;
+
+	if (swallow(c, m))
+		return;
+	k = encode(c, m);
 
 	if (!to || to->state == CLOSED || to->state == BROKEN) {
 		free(k); /* into the void; this end hears of it later */
@@ -492,7 +521,7 @@ static void flush_conn(struct sim_conn *c)
 
 static void on_tx_event(struct sim_event *event)
 {
-	struct sim_conn *c = container(event, struct sim_conn, tx_event);
+	struct sim_conn *c = sim_container(event, struct sim_conn, tx_event);
 
 	if (c->p && !c->p->paused)
 		flush_conn(c);
@@ -529,7 +558,7 @@ static void net_send(struct ash_conn *conn, struct ash_msg *m)
 
 static void on_connect_event(struct sim_event *event)
 {
-	struct sim_conn *c = container(event, struct sim_conn, connect_event), *other;
+	struct sim_conn *c = sim_container(event, struct sim_conn, connect_event), *other;
 	struct sim_fabric *f = c->f;
 	struct sim_proc *there = f->listener[c->to->index];
 	bool cut = f->cut[c->from->index][c->to->index] || f->cut[c->to->index][c->from->index];

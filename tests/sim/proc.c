@@ -8,7 +8,7 @@
 #include "common/port/buf.h"
 #include "tests/sim/net.h"
 
-#define container(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+#define sim_container(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 uint64_t sim_host_clock(const struct sim_host *host)
 {
@@ -45,17 +45,17 @@ void sim_host_boot(struct sim_host *host)
 
 static uint64_t port_now(struct ash_port *port)
 {
-	return sim_host_clock(container(port, struct sim_proc, port)->host);
+	return sim_host_clock(sim_container(port, struct sim_proc, port)->host);
 }
 
 static uint64_t port_rand(struct ash_port *port)
 {
-	return sim_rand(container(port, struct sim_proc, port)->w);
+	return sim_rand(sim_container(port, struct sim_proc, port)->w);
 }
 
 static void port_trace(struct ash_port *port, int level, const char *line)
 {
-	struct sim_proc *p = container(port, struct sim_proc, port);
+	struct sim_proc *p = sim_container(port, struct sim_proc, port);
 
 	sim_trace(p->w, "%s: %s", p->name, line);
 }
@@ -72,7 +72,7 @@ static void kick_turn(struct sim_proc *p)
 
 static void port_post(struct ash_port *port, struct ash_task *task)
 {
-	struct sim_proc *p = container(port, struct sim_proc, port);
+	struct sim_proc *p = sim_container(port, struct sim_proc, port);
 
 	task->next = NULL;
 	*p->posts_end = task;
@@ -149,7 +149,7 @@ static void turn(struct sim_proc *p)
 
 static void on_turn_event(struct sim_event *event)
 {
-	struct sim_proc *p = container(event, struct sim_proc, turn_event);
+	struct sim_proc *p = sim_container(event, struct sim_proc, turn_event);
 
 	if (p->alive && !p->paused)
 		turn(p);
@@ -157,7 +157,7 @@ static void on_turn_event(struct sim_event *event)
 
 static void on_wake_event(struct sim_event *event)
 {
-	struct sim_proc *p = container(event, struct sim_proc, wake_event);
+	struct sim_proc *p = sim_container(event, struct sim_proc, wake_event);
 
 	if (p->alive && !p->paused)
 		turn(p);
@@ -165,7 +165,7 @@ static void on_wake_event(struct sim_event *event)
 
 static void on_resume_event(struct sim_event *event)
 {
-	struct sim_proc *p = container(event, struct sim_proc, resume_event);
+	struct sim_proc *p = sim_container(event, struct sim_proc, resume_event);
 
 	p->paused = false;
 	kick_turn(p);

@@ -16,6 +16,7 @@
 struct sim_net;
 struct sim_conn;
 struct sim_handle;
+struct sim_opener;
 
 /**
  * struct sim_item - something a process hears of.
@@ -64,6 +65,7 @@ struct sim_proc {
 	void *msg_pool;
 	/* of the disks */
 	struct sim_handle *handles;
+	struct sim_opener *openers;
 };
 
 uint64_t sim_host_clock(const struct sim_host *host);

@@ -15,6 +15,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/* The structure that @ptr is the @member of. */
+#define sim_container(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+
 #define SIM_US 1000ull
 #define SIM_MS (1000ull * SIM_US)
 #define SIM_S (1000ull * SIM_MS)

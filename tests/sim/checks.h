@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What must hold besides the clients' view: who serves, where copies lie, which copies are equal,
+ * and that nothing is left over.
+ */
+#ifndef ASHLAR_TESTS_SIM_CHECKS_H
+#define ASHLAR_TESTS_SIM_CHECKS_H
+
+#include "tests/sim/load.h"
+
+struct checks;
+
+/* Watches every committed row and, from time to time, what each SDS would serve. */
+struct checks *checks_new(struct sim_cluster *c, struct load *load);
+void checks_free(struct checks *k);
+
+/* Before hosts lose power: which data may go with their caches. @lost: by SDS index. */
+void checks_power_loss(struct checks *k, const bool *lost);
+
+/* At rest: reads all in-sync copies of every chunk of every volume and compares them. Runs the
+ * world. */
+void checks_compare_copies(struct checks *k);
+/* At rest: buffers and messages that nobody gave back. */
+void checks_leaks(struct checks *k);
+/* The map that deltas made equals the full one; MDM members agree. */
+void checks_maps(struct checks *k);
+
+#endif

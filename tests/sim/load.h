@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Clients of the simulated system: every SDC keeps several I/Os in flight on each volume that is
+ * mapped to it, of all kinds and odd sizes, on a few hot places, and tells the history checker.
+ */
+#ifndef ASHLAR_TESTS_SIM_LOAD_H
+#define ASHLAR_TESTS_SIM_LOAD_H
+
+#include "tests/sim/cluster.h"
+
+struct load;
+
+struct load_opts {
+	uint64_t ops;	   /* stop when that many have ended */
+	unsigned depth;	   /* per SDC and volume */
+	uint64_t think_ns; /* typical pause between two I/Os of a slot */
+	bool lie;	   /* canary: one write is acknowledged to the checker and never sent */
+};
+
+struct load *load_new(struct sim_cluster *c, const struct load_opts *opts);
+void load_free(struct load *load);
+
+/* Opens the volumes of an SDC process that has just started, and begins. */
+void load_start(struct load *load, struct sim_sdc *s);
+/* Around sim_sdc_kill(): what was in flight may happen or not. */
+void load_killed(struct load *load, struct sim_sdc *s);
+
+/* No new I/Os; in flight ones go on. And back. */
+void load_pause(struct load *load, bool paused);
+bool load_idle(const struct load *load); /* nothing in flight, nothing opening */
+uint64_t load_done(const struct load *load);
+/* All SDCs that run have all their volumes open. */
+bool load_open(const struct load *load);
+
+/* Blocks that were damaged on a medium: an error is a right answer there. */
+void load_expect_errors(struct load *load, unsigned volume, uint64_t lba, uint32_t sectors);
+bool load_errors_expected(const struct load *load, unsigned volume, uint64_t lba, uint32_t sectors);
+/* The pool may be full from now on. */
+void load_expect_nospace(struct load *load);
+
+/* Starts to read every volume wholly, through one SDC each; load_idle() says when it is done. */
+void load_read_all(struct load *load);
+/* Closes all volumes; load_idle() says when. */
+void load_close_all(struct load *load);
+
+#endif

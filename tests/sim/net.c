@@ -401,16 +401,16 @@ static void conn_run(struct sim_item *item)
 static struct packet *encode(struct sim_conn *c, const struct ash_msg *m)
 {
 	uint32_t crcs = 0, data_bytes = 0;
-	int bytes = ash_hdr_payload(&m->h, &crcs, &data_bytes);
+	int64_t bytes = ash_hdr_payload(&m->h, &crcs, &data_bytes);
 	struct packet *k;
 
 	if (bytes < 0 || (uint32_t)bytes != crcs * 4 + data_bytes || crcs != m->crcs ||
 	    data_bytes != m->data_bytes) {
 		sim_fail(c->f->w, "codec",
 			 "%s sends op %u flags %#x status %u length %u with %u bytes and %u "
-			 "checksums; the header says %d, %u, %u",
+			 "checksums; the header says %lld, %u, %u",
 			 c->p->name, m->h.op, m->h.flags, m->h.status, m->h.length, m->data_bytes,
-			 m->crcs, bytes, data_bytes, crcs);
+			 m->crcs, (long long)bytes, data_bytes, crcs);
 		bytes = 0;
 		crcs = data_bytes = 0;
 	}

@@ -110,11 +110,16 @@ static void end(void)
 	sim_world_done(&w);
 }
 
+static void on_alarm(struct sim_event *event)
+{
+}
+
 static void run_for(uint64_t ns)
 {
-	uint64_t until = w.now + ns;
+	struct sim_event alarm = {.fn = on_alarm};
 
-	while (w.now < until && sim_step(&w))
+	sim_in(&w, &alarm, ns);
+	while (sim_scheduled(&alarm) && sim_step(&w))
 		;
 }
 

@@ -7,41 +7,6 @@
 
 /* ------------------------------------------------------------ random numbers */
 
-static uint64_t splitmix(uint64_t *x)
-{
-	uint64_t z = *x += 0x9e3779b97f4a7c15ull;
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-	return z ^ (z >> 31);
-}
-
-static inline uint64_t rotl(uint64_t x, int k)
-{
-	return (x << k) | (x >> (64 - k));
-}
-
-/* xoshiro256++ */
-uint64_t sim_rand(struct sim_world *w)
-{
-	uint64_t *s = w->rng, result = rotl(s[0] + s[3], 23) + s[0], t = s[1] << 17;
-
-	s[2] ^= s[0];
-	s[3] ^= s[1];
-	s[1] ^= s[2];
-	s[0] ^= s[3];
-	s[2] ^= t;
-	s[3] = rotl(s[3], 45);
-	return result;
-}
-
-uint64_t sim_below(struct sim_world *w, uint64_t bound)
-{
-	if (!bound)
-		return 0;
-	return (uint64_t)(((unsigned __int128)sim_rand(w) * bound) >> 64);
-}
-
 uint64_t sim_latency(struct sim_world *w, uint64_t typical)
 {
 	uint64_t r = sim_below(w, 1024), ns = typical / 2 + sim_below(w, typical);
@@ -153,15 +118,12 @@ bool sim_step(struct sim_world *w)
 
 void sim_world_init(struct sim_world *w, uint64_t seed)
 {
-	uint64_t x = seed * 0x2545f4914f6cdd1dull + 1;
-
 	memset(w, 0, sizeof(*w));
 	w->seed = seed;
 	w->now = SIM_S;
 	w->hash = seed;
 	w->trace_to = stdout;
-	for (int i = 0; i < 4; i++)
-		w->rng[i] = splitmix(&x);
+	ash_prng_seed(&w->rng, seed);
 }
 
 void sim_world_done(struct sim_world *w)

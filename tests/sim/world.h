@@ -15,6 +15,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "common/base/prng.h"
+
 /* The structure that @ptr is the @member of. */
 #define sim_container(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
@@ -79,7 +81,7 @@ struct sim_world {
 	uint64_t seed, now, order, events, serial;
 	struct sim_slot *heap;
 	size_t count, room;
-	uint64_t rng[4];
+	struct ash_prng rng;
 	uint64_t hash; /* over the trace */
 	bool tracing;
 	FILE *trace_to;
@@ -108,8 +110,14 @@ static inline bool sim_scheduled(const struct sim_event *event)
 bool sim_step(struct sim_world *w);
 
 /* Random numbers. sim_below(0) is 0. */
-uint64_t sim_rand(struct sim_world *w);
-uint64_t sim_below(struct sim_world *w, uint64_t bound);
+static inline uint64_t sim_rand(struct sim_world *w)
+{
+	return ash_prng_next(&w->rng);
+}
+static inline uint64_t sim_below(struct sim_world *w, uint64_t bound)
+{
+	return ash_prng_below(&w->rng, bound);
+}
 static inline uint64_t sim_between(struct sim_world *w, uint64_t low, uint64_t high)
 {
 	return low + sim_below(w, high - low + 1);

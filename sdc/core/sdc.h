@@ -33,8 +33,11 @@ struct sdc_cfg {
 
 struct sdc *sdc_new(struct ash_port *port, struct ash_ctl *ctl, const struct sdc_cfg *cfg);
 extern const struct ash_ctl_events sdc_ctl_events; /* ctl->owner = sdc */
+/* Once per turn of the loop, after messages, timers and tasks: I/Os are handed back from here. */
 void sdc_turn(struct sdc *sdc);
-/* All volumes must be closed. */
+/* Ends all connections, then done. All volumes must be closed, and no open may be pending. */
+void sdc_stop(struct sdc *sdc, void (*done)(void *arg), void *arg);
+/* After sdc_stop() is done (or before anything was opened), and after the control channel ended. */
 void sdc_free(struct sdc *sdc);
 /* Frees everything, open volumes and I/Os in flight included, without sending or calling back:
  * the process crashed (simulator). */
@@ -45,13 +48,15 @@ struct sdc_vol_info {
 	char name[64];
 	bool read_only;
 	bool needs_flush; /* some device has a volatile cache */
+	bool dead;	  /* fenced, unmapped or timed out: every I/O fails until a new open */
 };
 
 /**
  * sdc_open() - open a mapped volume: takes a new epoch at the MDM, which fences earlier opens of
  * this SDC.
- * @done: 0 and the volume; -ENOENT no such volume; -EACCES not mapped to this SDC; -ETIMEDOUT no
- * MDM answered in @timeout_ms. @message: for people, may be NULL.
+ * @done: 0 and the volume; -ENOENT no such volume; -EACCES not mapped to this SDC, or the SDC is
+ * not known; -EINVAL, -EBUSY other refusals; -ETIMEDOUT no MDM answered in @timeout_ms. @message:
+ * for people, may be NULL; borrowed. Never before sdc_open() has returned.
  */
 void sdc_open(struct sdc *sdc, const char *volume, bool read_only, uint32_t timeout_ms,
 	      void (*done)(void *arg, int result, struct sdc_vol *vol, const char *message),
@@ -76,7 +81,14 @@ enum sdc_io_kind {
  * @iov: memory of the data, held until done (also after a time-out of the volume: done is called
  * only when nothing refers to it any more).
  * @done: 0 or -errno: -EIO, -ENOSPC, -EROFS, -EINVAL, -ESHUTDOWN (volume dead after io_timeout,
- *        fenced by a newer open, or unmapped).
+ *        fenced by a newer open, or unmapped). Those that io_timeout ends get -EIO. Called from
+ *        sdc_turn(); it may submit.
+ *
+ * Order: I/Os in flight together have none. A read that overlaps a write in flight gives, sector by
+ * sector, what was before or after. Of two overlapping writes in flight one is carried out after
+ * the other, the later one submitted usually last: the core sends it only when the earlier one has
+ * ended. What has ended before a submission is seen by it. FLUSH covers every write that had ended
+ * when it was submitted. A write that ends with an error may have happened, wholly, in part or not.
  */
 struct sdc_io {
 	uint8_t kind;

@@ -89,6 +89,10 @@ struct sim_cluster *sim_cluster_new(struct sim_world *w, const struct sim_shape 
 /* Kills what still runs and frees everything. */
 void sim_cluster_free(struct sim_cluster *c);
 
+/* Of setup.c: gives the commands and waits for what they bring about. */
+bool sim_set_up(struct sim_cluster *c);
+void sim_draw_bytes(struct sim_world *w, uint8_t *to, size_t n);
+
 /* Starts an SDS process now. @sim_sds_kill: power = the whole host, with what its disks cached. */
 void sim_sds_start(struct sim_sds *s);
 void sim_sds_kill(struct sim_sds *s, bool power);

@@ -1,37 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/sim/disk.h"
 
+#include "tests/sim/medium.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define sim_container(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
-
-#define PAGE 4096u
-#define SECTORS (PAGE / 512u)
-#define PAGES_PER_GROUP 256u
+#define PAGE SIM_PAGE
 #define LOCK_WAIT (300 * SIM_MS)
-#define VOLATILE_MAX 4096u /* then the cache writes its oldest back by itself */
-
-/* @dur: what a power loss would leave, NULL = same as cur. cur NULL = zeros. */
-struct page {
-	uint8_t *cur, *dur;
-	uint32_t records; /* volatile records of this page */
-	bool bad;
-};
-
-struct group {
-	struct page page[PAGES_PER_GROUP];
-};
-
-/* One page of a completed write that is only in the cache. */
-struct record {
-	struct record *next;
-	uint64_t seq, index;
-	bool fua; /* is on the medium whatever happens; kept for its place in the order */
-	uint8_t data[PAGE];
-};
 
 struct io {
 	struct io *next, **prev; /* of the disk */
@@ -72,127 +50,18 @@ struct sim_handle {
 };
 
 struct sim_disk {
+	struct sim_medium m;
 	struct sim_world *w;
 	struct sim_host *host;
 	char path[64];
 	uint64_t bytes;
-	bool write_back, pulled;
-	struct group **groups;
-	uint64_t group_count;
+	bool pulled;
 	struct sim_handle *open;
 	struct io *ios, *free_ios;
 	unsigned zombies;
-	uint64_t seq; /* of the last completed write */
-	struct record *oldest, **newest, *free_records;
-	unsigned volatile_count;
 	uint64_t slow_until, stuck_until;
 	unsigned slow_factor;
 };
-
-/* ------------------------------------------------------------ medium */
-
-static struct page *page_at(const struct sim_disk *disk, uint64_t index, bool make)
-{
-	struct group **g = &disk->groups[index / PAGES_PER_GROUP];
-
-	if (!*g) {
-		if (!make)
-			return NULL;
-		*g = calloc(1, sizeof(**g));
-		if (!*g)
-			abort();
-	}
-	return &(*g)->page[index % PAGES_PER_GROUP];
-}
-
-static uint8_t *page_memory(void)
-{
-	uint8_t *m = malloc(PAGE);
-
-	if (!m)
-		abort();
-	return m;
-}
-
-static void load(const uint8_t *from, uint8_t *to)
-{
-	if (from)
-		memcpy(to, from, PAGE);
-	else
-		memset(to, 0, PAGE);
-}
-
-static void store_page(uint8_t **at, const uint8_t *from)
-{
-	if (!*at)
-		*at = page_memory();
-	memcpy(*at, from, PAGE);
-}
-
-static struct record *record_new(struct sim_disk *disk)
-{
-	struct record *r = disk->free_records;
-
-	if (r)
-		disk->free_records = r->next;
-	else
-		r = malloc(sizeof(*r));
-	if (!r)
-		abort();
-	return r;
-}
-
-/* The oldest volatile record reaches the medium. */
-static void destage_oldest(struct sim_disk *disk)
-{
-	struct record *r = disk->oldest;
-	struct page *pg = page_at(disk, r->index, true);
-
-	disk->oldest = r->next;
-	if (!disk->oldest)
-		disk->newest = &disk->oldest;
-	disk->volatile_count--;
-	if (--pg->records == 0) {
-		free(pg->dur);
-		pg->dur = NULL;
-	} else {
-		store_page(&pg->dur, r->data);
-	}
-	r->next = disk->free_records;
-	disk->free_records = r;
-}
-
-static void write_page(struct sim_disk *disk, uint64_t index, const uint8_t *data, bool fua)
-{
-	struct page *pg = page_at(disk, index, true);
-	struct record *r;
-
-	pg->bad = false;
-	if (disk->write_back && !(fua && !pg->records)) {
-		if (!pg->records++) {
-			pg->dur = page_memory();
-			load(pg->cur, pg->dur);
-		}
-		r = record_new(disk);
-		r->next = NULL;
-		r->seq = disk->seq;
-		r->index = index;
-		r->fua = fua;
-		memcpy(r->data, data, PAGE);
-		*disk->newest = r;
-		disk->newest = &r->next;
-		disk->volatile_count++;
-	}
-	store_page(&pg->cur, data);
-	while (disk->volatile_count > VOLATILE_MAX)
-		destage_oldest(disk);
-}
-
-static void flush_until(struct sim_disk *disk, uint64_t seq)
-{
-	while (disk->oldest && disk->oldest->seq <= seq)
-		destage_oldest(disk);
-}
 
 /* ------------------------------------------------------------ operations */
 
@@ -210,17 +79,17 @@ static void do_write(struct sim_disk *disk, struct io *io)
 {
 	uint64_t index = io->offset / PAGE;
 
-	disk->seq++;
+	disk->m.seq++;
 	if (io->copy) {
 		for (uint64_t at = 0; at < io->bytes; at += PAGE)
-			write_page(disk, index++, io->copy + at, io->fua);
+			medium_write(&disk->m, index++, io->copy + at, io->fua);
 		return;
 	}
 	for (unsigned i = 0; i < io->op->iovcnt; i++) {
 		const uint8_t *base = io->op->iov[i].iov_base;
 
 		for (size_t at = 0; at < io->op->iov[i].iov_len; at += PAGE)
-			write_page(disk, index++, base + at, io->fua);
+			medium_write(&disk->m, index++, base + at, io->fua);
 	}
 }
 
@@ -232,16 +101,9 @@ static int do_read(struct sim_disk *disk, struct io *io)
 	for (unsigned i = 0; i < io->op->iovcnt; i++) {
 		uint8_t *base = io->op->iov[i].iov_base;
 
-		for (size_t at = 0; at < io->op->iov[i].iov_len; at += PAGE, index++) {
-			struct page *pg = page_at(disk, index, false);
-
-			if (pg && pg->bad) {
+		for (size_t at = 0; at < io->op->iov[i].iov_len; at += PAGE)
+			if (!medium_read(&disk->m, index++, base + at))
 				result = -EIO;
-				memset(base + at, 0xbb, PAGE);
-			} else {
-				load(pg ? pg->cur : NULL, base + at);
-			}
-		}
 	}
 	return result;
 }
@@ -302,7 +164,7 @@ static void on_io_event(struct sim_event *event)
 	else if (io->copy || io->op->kind == ASH_DISK_WRITE)
 		do_write(disk, io);
 	else if (io->op->kind == ASH_DISK_FLUSH)
-		flush_until(disk, io->flush_mark);
+		medium_flush(&disk->m, io->flush_mark);
 	if (!io->handle) {
 		disk->zombies--;
 		io_free(io);
@@ -357,7 +219,7 @@ static void disk_submit(struct ash_disk *d, struct ash_disk_op *op)
 	io->offset = op->offset;
 	io->bytes = op->bytes;
 	io->fua = op->fua;
-	io->flush_mark = disk->seq;
+	io->flush_mark = disk->m.seq;
 	io->event.fn = on_io_event;
 	io->item.run = io_done;
 	io->item.drop = io_dropped;
@@ -465,7 +327,7 @@ static void on_opener_poll(struct sim_event *event)
 			abort();
 		h->d.ops = &disk_ops;
 		h->d.bytes = disk->bytes;
-		h->d.write_back = disk->write_back;
+		h->d.write_back = disk->m.write_back;
 		h->disk = disk;
 		h->p = o->p;
 		h->item.run = handle_closed;
@@ -549,68 +411,17 @@ void sim_disks_kill(struct sim_proc *p)
 	}
 }
 
-static void tear(struct sim_disk *disk, uint64_t index, const uint8_t *data)
-{
-	struct page *pg = page_at(disk, index, true);
-	uint8_t mixed[PAGE];
-
-	load(pg->cur, mixed);
-	for (unsigned s = 0; s < SECTORS; s++)
-		if (sim_chance(disk->w, 500))
-			memcpy(mixed + s * 512, data + s * 512, 512);
-	store_page(&pg->cur, mixed);
-	pg->bad = false;
-	disk->w->n.torn_writes++;
-}
-
-/* The cache's contents are gone but for what it had written back, in whatever order. */
-static unsigned lose_cache(struct sim_disk *disk)
-{
-	struct sim_world *w = disk->w;
-	unsigned mode = (unsigned)sim_below(w, 10), lost = 0;
-	struct record *r;
-
-	for (r = disk->oldest; r; r = r->next) {
-		struct page *pg = page_at(disk, r->index, true);
-
-		/* fewer than 3: all is lost; 3: nothing; 4 to 6: by record; else by sector */
-		if (r->fua || mode == 3 || (mode > 3 && mode < 7 && sim_chance(w, 500))) {
-			memcpy(pg->dur, r->data, PAGE);
-			continue;
-		}
-		for (unsigned s = 0; s < SECTORS && mode >= 7; s++)
-			if (sim_chance(w, 500))
-				memcpy(pg->dur + s * 512, r->data + s * 512, 512);
-		lost++;
-	}
-	while ((r = disk->oldest)) {
-		struct page *pg = page_at(disk, r->index, true);
-
-		disk->oldest = r->next;
-		if (--pg->records == 0) {
-			memcpy(pg->cur, pg->dur, PAGE);
-			free(pg->dur);
-			pg->dur = NULL;
-		}
-		r->next = disk->free_records;
-		disk->free_records = r;
-	}
-	disk->newest = &disk->oldest;
-	disk->volatile_count = 0;
-	return lost;
-}
-
 unsigned sim_disk_power_loss(struct sim_disk *disk)
 {
 	struct io *io;
 	unsigned lost;
 
-	lost = lose_cache(disk);
+	lost = medium_lose_cache(&disk->m);
 	while ((io = disk->ios)) {
 		assert(!io->handle);
 		if (sim_chance(disk->w, 600))
 			for (uint64_t at = 0; at < io->bytes; at += PAGE)
-				tear(disk, (io->offset + at) / PAGE, io->copy + at);
+				medium_tear(&disk->m, (io->offset + at) / PAGE, io->copy + at);
 		sim_cancel(disk->w, &io->event);
 		io_free(io);
 	}
@@ -633,18 +444,12 @@ struct sim_disk *sim_disk_new(struct sim_host *host, const char *path, uint64_t 
 	disk->host = host;
 	snprintf(disk->path, sizeof(disk->path), "%s", path);
 	disk->bytes = bytes;
-	disk->write_back = write_back;
-	disk->newest = &disk->oldest;
-	disk->group_count = bytes / PAGE / PAGES_PER_GROUP + 1;
-	disk->groups = calloc(disk->group_count, sizeof(*disk->groups));
-	if (!disk->groups)
-		abort();
+	medium_init(&disk->m, host->w, bytes, write_back);
 	return disk;
 }
 
 void sim_disk_free(struct sim_disk *disk)
 {
-	struct record *r;
 	struct io *io;
 
 	while (disk->ios) {
@@ -655,19 +460,7 @@ void sim_disk_free(struct sim_disk *disk)
 		disk->free_ios = io->next;
 		free(io);
 	}
-	*disk->newest = disk->free_records;
-	while ((r = disk->oldest)) {
-		disk->oldest = r->next;
-		free(r);
-	}
-	for (uint64_t g = 0; g < disk->group_count; g++) {
-		for (unsigned i = 0; disk->groups[g] && i < PAGES_PER_GROUP; i++) {
-			free(disk->groups[g]->page[i].cur);
-			free(disk->groups[g]->page[i].dur);
-		}
-		free(disk->groups[g]);
-	}
-	free(disk->groups);
+	medium_done(&disk->m);
 	free(disk);
 }
 
@@ -678,7 +471,7 @@ const char *sim_disk_path(const struct sim_disk *disk)
 
 bool sim_disk_write_back(const struct sim_disk *disk)
 {
-	return disk->write_back;
+	return disk->m.write_back;
 }
 
 struct sim_disk *sim_disk_find(struct sim_disk *const *disks, unsigned count, const char *path)
@@ -705,50 +498,6 @@ void sim_disk_pull(struct sim_disk *disk, bool pulled)
 	disk->pulled = pulled;
 }
 
-uint64_t sim_disk_pick_page(struct sim_disk *disk,
-			    bool (*wanted)(void *arg, const uint8_t page[4096]), void *arg)
-{
-	uint64_t first = sim_below(disk->w, disk->group_count);
-
-	for (uint64_t k = 0; k < disk->group_count; k++) {
-		uint64_t g = (first + k) % disk->group_count;
-		unsigned start = (unsigned)sim_below(disk->w, PAGES_PER_GROUP);
-
-		for (unsigned i = 0; disk->groups[g] && i < PAGES_PER_GROUP; i++) {
-			unsigned at = (start + i) % PAGES_PER_GROUP;
-			const struct page *pg = &disk->groups[g]->page[at];
-
-			if (pg->cur && !pg->bad && wanted(arg, pg->cur))
-				return (g * PAGES_PER_GROUP + at) * PAGE;
-		}
-	}
-	return UINT64_MAX;
-}
-
-void sim_disk_rot(struct sim_disk *disk, uint64_t offset)
-{
-	struct page *pg = page_at(disk, offset / PAGE, true);
-	unsigned at = (unsigned)sim_below(disk->w, PAGE);
-
-	if (!pg->cur)
-		return;
-	pg->cur[at] ^= (uint8_t)(1u << sim_below(disk->w, 8));
-	if (pg->dur)
-		pg->dur[at] = pg->cur[at];
-}
-
-void sim_disk_medium_error(struct sim_disk *disk, uint64_t offset)
-{
-	page_at(disk, offset / PAGE, true)->bad = true;
-}
-
-void sim_disk_peek(const struct sim_disk *disk, uint64_t offset, uint8_t page[4096])
-{
-	const struct page *pg = page_at(disk, offset / PAGE, false);
-
-	load(pg ? pg->cur : NULL, page);
-}
-
 unsigned sim_disk_inflight(const struct sim_disk *disk)
 {
 	const struct io *io;
@@ -757,4 +506,27 @@ unsigned sim_disk_inflight(const struct sim_disk *disk)
 	for (io = disk->ios; io; io = io->next)
 		n++;
 	return n;
+}
+
+uint64_t sim_disk_pick_page(struct sim_disk *disk,
+			    bool (*wanted)(void *arg, const uint8_t page[4096]), void *arg)
+{
+	uint64_t index = medium_pick(&disk->m, wanted, arg);
+
+	return index == UINT64_MAX ? index : index * PAGE;
+}
+
+void sim_disk_rot(struct sim_disk *disk, uint64_t offset)
+{
+	medium_rot(&disk->m, offset / PAGE);
+}
+
+void sim_disk_medium_error(struct sim_disk *disk, uint64_t offset)
+{
+	medium_spoil(&disk->m, offset / PAGE);
+}
+
+void sim_disk_peek(const struct sim_disk *disk, uint64_t offset, uint8_t page[4096])
+{
+	medium_read(&disk->m, offset / PAGE, page);
 }

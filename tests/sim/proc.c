@@ -8,8 +8,6 @@
 #include "common/port/buf.h"
 #include "tests/sim/net.h"
 
-#define sim_container(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
-
 uint64_t sim_host_clock(const struct sim_host *host)
 {
 	int64_t ran = (int64_t)(host->w->now - host->booted_at);

@@ -57,12 +57,18 @@ void sds_store_format(struct ash_port *port, struct ash_disk *disk, const struct
 /**
  * sds_store_open() - read the label, raise the incarnation, recover.
  * @boot_id: of this host. The nonce is drawn from port->rand64.
- * @done: 0 and the store (the disk now belongs to it until sds_store_close); -errno as probe, the
- *        disk stays the caller's. Recovery replays the journal, rolls back unsealed first writes
- *        whose data is not there, marks what was hot as unsettled, starts an empty activity log.
+ * @done: 0 and the store (the disk now belongs to it until sds_store_close); -errno as probe
+ *        (-EBADMSG also: table or journal damaged), the disk stays the caller's. Recovery replays
+ * the journal, rolls back unsealed first writes whose data is not there, marks what was hot as
+ * unsettled, starts an empty activity log.
+ *
+ * Return: the store, not to be used before done; only for sds_store_forget() if the world ends
+ * meanwhile. It is freed before a done that reports an error.
  */
-void sds_store_open(struct ash_port *port, struct ash_disk *disk, const uint8_t boot_id[16],
-		    void (*done)(void *arg, int result, struct sds_store *store), void *arg);
+struct sds_store *sds_store_open(struct ash_port *port, struct ash_disk *disk,
+				 const uint8_t boot_id[16],
+				 void (*done)(void *arg, int result, struct sds_store *store),
+				 void *arg);
 
 /* Waits for operations in flight, checkpoints, writes the clean mark, closes the disk, frees. */
 void sds_store_close(struct sds_store *store, void (*done)(void *arg, int result), void *arg);

@@ -392,6 +392,10 @@ void simdisk_power_cut(struct simdisk *d)
 	d->d.inflight = 0;
 	d->close_done = NULL;
 	d->fault = NULL;
+}
+
+void simworld_reset(struct simworld *w)
+{
 	w->tasks = NULL;
 	w->tasks_end = &w->tasks;
 	ash_timers_done(&w->timers);

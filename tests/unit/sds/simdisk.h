@@ -31,6 +31,8 @@ struct simworld {
 
 void simworld_init(struct simworld *w, uint64_t seed);
 void simworld_done(struct simworld *w);
+/* Forgets posted tasks and timers. */
+void simworld_reset(struct simworld *w);
 /* Does one thing: a posted task, the end of a disk operation, or a timer. False: nothing is left.
  */
 bool simworld_step(struct simworld *w);
@@ -47,8 +49,9 @@ struct simdisk_counts {
 struct simdisk *simdisk_new(struct simworld *w, uint64_t bytes, bool write_back);
 void simdisk_free(struct simdisk *d);
 struct ash_disk *simdisk_handle(struct simdisk *d);
-/* Everything in flight is gone, partly done; what was volatile is lost in parts. Tasks and timers
- * of the world are dropped: the store's memory is to be freed with sds_store_forget() before. */
+/* Everything in flight is gone, partly done; what was volatile is lost in parts. The data of
+ * operations in flight must still be there; afterwards free the store with sds_store_forget(), then
+ * simworld_reset(). */
 void simdisk_power_cut(struct simdisk *d);
 void simdisk_set_fault(struct simdisk *d, simdisk_fault_fn fn, void *arg);
 /* Flips one bit of what is stored at @offset. */

@@ -2,23 +2,14 @@
 #include "common/shared/wire_codec.h"
 
 #ifdef __KERNEL__
-#include <linux/crc32c.h>
 #include <linux/errno.h>
 #include <linux/string.h>
-static uint32_t wire_crc(const void *data, size_t bytes)
-{
-	return ~crc32c(~0u, data, bytes);
-}
 #else
 #include <errno.h>
 #include <string.h>
-
-#include "common/base/crc.h"
-static uint32_t wire_crc(const void *data, size_t bytes)
-{
-	return ash_crc32c(data, bytes);
-}
 #endif
+
+#include "common/shared/crc32c.h"
 
 static bool all_zero(const uint8_t *bytes, size_t count)
 {
@@ -55,7 +46,7 @@ size_t ash_hdr_encode(const struct ash_hdr *h, const struct ash_relay *relay, ui
 	};
 	struct ash_wire_relay r;
 
-	w.crc = ash_put32(wire_crc(&w, sizeof(w)));
+	w.crc = ash_put32(ash_crc32c(&w, sizeof(w)));
 	memcpy(out, &w, sizeof(w));
 	if (!(h->flags & ASH_F_RELAY))
 		return sizeof(w);
@@ -64,7 +55,7 @@ size_t ash_hdr_encode(const struct ash_hdr *h, const struct ash_relay *relay, ui
 	r.session = ash_put64(relay->session);
 	r.queue = ash_put16(relay->queue);
 	r.hops = relay->hops;
-	r.crc = ash_put32(wire_crc(&r, offsetof(struct ash_wire_relay, crc)));
+	r.crc = ash_put32(ash_crc32c(&r, offsetof(struct ash_wire_relay, crc)));
 	memcpy(out + sizeof(w), &r, sizeof(r));
 	return sizeof(w) + sizeof(r);
 }
@@ -80,7 +71,7 @@ int ash_hdr_decode(const uint8_t in[ASH_HDR_BYTES], struct ash_hdr *ret_h)
 	crc = ash_get32(w.crc);
 	w.crc = ash_put32(0);
 #ifndef ASHLAR_FUZZ_BUILD
-	if (crc != wire_crc(&w, sizeof(w)))
+	if (crc != ash_crc32c(&w, sizeof(w)))
 		return -EBADMSG;
 #else
 	(void)crc;
@@ -111,7 +102,7 @@ int ash_relay_decode(const uint8_t in[ASH_RELAY_BYTES], struct ash_relay *ret_re
 	if (!all_zero(r.reserved, sizeof(r.reserved)))
 		return -EBADMSG;
 #ifndef ASHLAR_FUZZ_BUILD
-	if (ash_get32(r.crc) != wire_crc(&r, offsetof(struct ash_wire_relay, crc)))
+	if (ash_get32(r.crc) != ash_crc32c(&r, offsetof(struct ash_wire_relay, crc)))
 		return -EBADMSG;
 #endif
 	*ret_relay = (struct ash_relay){.sdc = ash_get64(r.sdc),

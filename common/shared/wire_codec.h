@@ -3,8 +3,6 @@
  * Encoding and decoding of the data-path wire format: everything between the little-endian structs
  * of proto/wire/wire.h and host-order structs. Decoders trust nothing: they check version, crc,
  * reserved fields and ranges, and never read past what they are given. Pure; any thread.
- *
- * The crc is a function of the environment: user space links common/base/crc.c, the kernel its own.
  */
 #ifndef ASHLAR_COMMON_SHARED_WIRE_CODEC_H
 #define ASHLAR_COMMON_SHARED_WIRE_CODEC_H

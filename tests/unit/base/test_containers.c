@@ -107,16 +107,17 @@ static void reserved_tables_do_not_grow(void **state)
 
 static struct ash_timers timers;
 static char ran[16];
+static size_t ran_count;
 static struct ash_timer again, other;
 
 static void run_again(struct ash_timer *t)
 {
-	strcat(ran, "a");
+	ran[ran_count++] = 'a';
 	ash_timer_set(&timers, t, 0); /* "at once": must not keep the others from running */
 }
 static void run_other(struct ash_timer *t)
 {
-	strcat(ran, "o");
+	ran[ran_count++] = 'o';
 	ash_timer_cancel(&timers, &again);
 }
 
@@ -145,7 +146,8 @@ static void timers_of_one_moment_keep_their_order(void **state)
 {
 	struct ash_timer t[3] = {0};
 
-	ran[0] = '\0';
+	memset(ran, 0, sizeof(ran));
+	ran_count = 0;
 	ash_timers_init(&timers);
 	again = (struct ash_timer){.fn = run_again};
 	other = (struct ash_timer){.fn = run_other};

@@ -158,7 +158,8 @@ static const char *take_row(struct mdm_state *st, const Pb__Row *r)
 	for (size_t i = 0; i < r->n_replicas; i++) {
 		const Pb__Replica *from = r->replicas[i];
 
-		if (!mdm_device(st, from->device) || from->state > PB__REPLICA_STATE__REPLICA_IN_SYNC)
+		if (!mdm_device(st, from->device) ||
+		    from->state > PB__REPLICA_STATE__REPLICA_IN_SYNC)
 			return "a row names no device";
 		row->replica[i] = (struct mdm_replica){.device = from->device,
 						       .state = (uint8_t)from->state,

@@ -164,6 +164,20 @@ static uint64_t some_device_of(struct random_run *r, const struct mdm_rows *rows
 	return pick(r, PB__KIND__KIND_DEVICE);
 }
 
+/* What a controller or a primary would do next with that copy. */
+static Pb__PgAction sensible(struct random_run *r, const struct mdm_row *row, uint64_t device)
+{
+	int i = mdm_row_find(row, device);
+
+	if (i < 0)
+		return PB__PG_ACTION__PG_REPLACE;
+	if (row->replica[i].state == ASH_REPLICA_BUILDING)
+		return PB__PG_ACTION__PG_JOIN;
+	if (row->replica[i].state == ASH_REPLICA_ABSENT)
+		return row->primary ? PB__PG_ACTION__PG_BUILD : PB__PG_ACTION__PG_ACTIVATE;
+	return below(r, 2) ? PB__PG_ACTION__PG_DROP : PB__PG_ACTION__PG_HANDOVER;
+}
+
 static void step_pg(struct random_run *r)
 {
 	Pb__PgChange change[8], *list[8];
@@ -188,6 +202,8 @@ static void step_pg(struct random_run *r)
 		change[i].pg = pg;
 		change[i].expect_gen = row->gen - !below(r, 20);
 		change[i].device = some_device_of(r, rows, pg);
+		if (row->replicas && below(r, 2))
+			change[i].action = sensible(r, row, change[i].device);
 		dev = mdm_device(r->c.st, change[i].device);
 		change[i].incarnation = (dev ? dev->incarnation : 0) - !below(r, 20);
 		if (row->primary)

@@ -272,6 +272,24 @@ static bool wait_reads(struct checks *k, const unsigned *left)
 	return !*left;
 }
 
+/* No in-sync copy has an extent for the chunk. */
+static bool nowhere(struct sim_cluster *c, const struct ash_row *row, uint64_t node, uint64_t chunk)
+{
+	struct sds_chunk_info info;
+
+	for (unsigned i = 0; i < row->replicas; i++) {
+		struct sim_sds *s = sim_sds_of_device(c, row->replica[i].device, NULL);
+		struct sds_store *store;
+
+		if (row->replica[i].state != ASH_REPLICA_IN_SYNC || !s)
+			continue;
+		store = s->core ? sds_device_store(s->core, row->replica[i].device) : NULL;
+		if (!store || sds_store_lookup(store, node, chunk, &info))
+			return false;
+	}
+	return true;
+}
+
 static void compare_chunk(struct checks *k, unsigned v, uint64_t chunk, struct copy *copy,
 			  unsigned block, unsigned blocks)
 {
@@ -285,6 +303,8 @@ static void compare_chunk(struct checks *k, unsigned v, uint64_t chunk, struct c
 	if (ash_map_locate(c->map, c->volume_node[v], chunk, &pool, &pg))
 		return;
 	row = &pool->rows[pg];
+	if (nowhere(c, row, c->volume_node[v], chunk))
+		return;
 	for (unsigned i = 0; i < row->replicas; i++) {
 		struct sim_sds *s = sim_sds_of_device(c, row->replica[i].device, NULL);
 

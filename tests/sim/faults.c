@@ -37,6 +37,8 @@ static const struct {
 	[FAULT_MDM_SNAPSHOT] = {"mdm_snapshot", 4},
 	[FAULT_SDC_CRASH] = {"sdc_crash", 8},
 	[FAULT_PARTITION] = {"partition", 6},
+	[FAULT_FULL_POOL] = {"full_pool", 20},
+	[FAULT_DRAIN_POOL] = {"drain_pool", 20},
 };
 
 int fault_find(const char *name)
@@ -354,9 +356,23 @@ static void happen(struct faults *f, enum fault_kind kind)
 	case FAULT_PARTITION:
 		partition(f);
 		break;
+	case FAULT_FULL_POOL:
+		w->n.full_pool += load_fill(f->load);
+		break;
+	case FAULT_DRAIN_POOL:
+		load_drain(f->load);
+		break;
 	case FAULT_KINDS:
 		break;
 	}
+}
+
+static bool has_sparse(const struct faults *f)
+{
+	for (unsigned v = 0; v < f->c->shape.volumes; v++)
+		if (f->c->shape.sparse[v])
+			return true;
+	return false;
 }
 
 static enum fault_kind draw_kind(struct faults *f)
@@ -406,7 +422,9 @@ struct faults *faults_new(struct sim_cluster *c, struct load *load, struct check
 	f->load = load;
 	f->checks = checks;
 	f->opts = *opts;
-	f->left = opts->kinds ? opts->count : 0;
+	if (!has_sparse(f))
+		f->opts.kinds &= ~(1u << FAULT_FULL_POOL | 1u << FAULT_DRAIN_POOL);
+	f->left = f->opts.kinds ? opts->count : 0;
 	f->rot_sds = (unsigned)sim_below(c->w, c->shape.sdss);
 	f->next.fn = on_next;
 	f->sdc_return.fn = on_sdc_return;

@@ -85,12 +85,10 @@ static uint64_t away_ns(struct sim_world *w)
 
 static void crash(struct faults *f, struct sim_sds *s, bool power)
 {
-	bool lost[SIM_SDS_MAX] = {false};
+	bool down[SIM_SDS_MAX] = {false};
 
-	if (power && s->host.powered) {
-		lost[s->index] = true;
-		checks_power_loss(f->checks, lost);
-	}
+	down[s->index] = true;
+	checks_going_down(f->checks, down, power);
 	sim_sds_kill(s, power);
 	sim_sds_start_in(s, away_ns(f->c->w) + (power ? 200 * SIM_MS : 0));
 }
@@ -111,7 +109,7 @@ static void one_crashes(struct faults *f, bool power)
 static void all_crash(struct faults *f, bool power)
 {
 	struct sim_world *w = f->c->w;
-	bool lost[SIM_SDS_MAX];
+	bool down[SIM_SDS_MAX];
 
 	if (has_rot(f))
 		return;
@@ -120,9 +118,8 @@ static void all_crash(struct faults *f, bool power)
 	else
 		w->n.all_crash++;
 	for (unsigned i = 0; i < f->c->shape.sdss; i++)
-		lost[i] = true;
-	if (power)
-		checks_power_loss(f->checks, lost);
+		down[i] = true;
+	checks_going_down(f->checks, down, power);
 	for (unsigned i = 0; i < f->c->shape.sdss; i++) {
 		sim_sds_kill(&f->c->sds[i], power);
 		sim_sds_start_in(&f->c->sds[i], away_ns(w));

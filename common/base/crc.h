@@ -6,8 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/shared/crc32c.h" /* ash_crc32c() */
-
+uint32_t ash_crc32c(const void *data, size_t bytes);
 /* crc32c of 4096 zero bytes. */
 uint32_t ash_crc32c_zero_block(void);
 

@@ -190,17 +190,19 @@ void sds_al_page_written(struct sds_store *s, uint32_t ext, bool dirty)
 
 static void begin_leaving(struct sds_store *s, struct sds_slot *slot)
 {
-	uint32_t page = s->ext[slot->ext].page;
+	uint32_t i = s->ext[slot->ext].page;
+	struct sds_page *page = i == SDS_NONE ? NULL : &s->pages.pages[i];
 
 	ash_list_remove(&slot->lru);
 	ash_list_push_back(&s->al.leaving, &slot->lru);
 	s->al.evicting++;
-	if (page != SDS_NONE && s->pages.pages[page].dirty && ASH_RULE(LEAVE_CSUM)) {
+	/* A write of the page may be in flight from an earlier attempt to leave. */
+	if (page && page->dirty)
+		sds_page_write(s, page);
+	if (page && (page->writing || page->want_write) && ASH_RULE(LEAVE_CSUM))
 		slot->state = SDS_SLOT_PAGE;
-		sds_page_write(s, &s->pages.pages[page]);
-	} else {
+	else
 		page_is_written(s, slot);
-	}
 }
 
 static uint32_t wanted_free(const struct sds_store *s)
@@ -231,7 +233,7 @@ static void choose_leavers(struct sds_store *s)
 		if (slot->fw_no > s->j.sealed)
 			sds_want_seal(&s->j,
 				      slot->fw_no); /* its unsealed blocks would be forgotten */
-		else if (slot->open_seq <= s->j.durable)
+		else if (sds_journal_durable(&s->j, slot->open_seq))
 			begin_leaving(s, slot);
 	}
 }

@@ -22,6 +22,7 @@ void sds_journal_start(struct sds_store *s, uint64_t seq, uint64_t fw_last)
 	j->fw_last = j->fw_done = j->fw_flushed = j->sealed = j->sealed_submitted = fw_last;
 	j->seal_want = fw_last;
 	j->used = j->records = 0;
+	j->room = SDS_JBLOCK_ROOM;
 	building(j)->h.fw_first = fw_last + 1;
 }
 
@@ -43,7 +44,7 @@ static uint64_t ring_limit(const struct sds_journal *j, enum sds_jclass cls)
 bool sds_journal_room(struct sds_store *s, enum sds_jclass cls, size_t bytes)
 {
 	const struct sds_journal *j = &s->j;
-	uint64_t seq = j->next_seq + (j->used + bytes > SDS_JBLOCK_ROOM);
+	uint64_t seq = j->next_seq + (j->used + bytes > j->room);
 
 	if (cls == SDS_J_CLIENT && s->q_journal[0].head && !s->retrying)
 		return false;
@@ -71,7 +72,7 @@ static uint8_t *append_at(struct sds_store *s, size_t bytes)
 	struct sds_jbuf *b;
 	uint8_t *at;
 
-	if (j->used + bytes > SDS_JBLOCK_ROOM)
+	if (j->used + bytes > j->room)
 		close_block(s);
 	b = building(j);
 	assert(j->next_seq - j->durable <= SDS_JBUFS && j->next_seq - j->durable_tail < j->blocks);
@@ -117,7 +118,7 @@ void sds_journal_wait(struct sds_store *s, struct sds_jwait *wait, uint64_t seq)
 	while (at != &s->j.waits && ash_container_of(at, struct sds_jwait, link)->seq > seq)
 		at = at->prev;
 	ash_list_push_front(at, &wait->link);
-	if (seq <= s->j.durable)
+	if (sds_journal_durable(&s->j, seq))
 		sds_kick(s);
 }
 
@@ -173,7 +174,7 @@ static void run_waits(struct sds_store *s)
 	while (!s->failed && !ash_list_empty(&j->waits)) {
 		struct sds_jwait *wait = ash_list_first(&j->waits, struct sds_jwait, link);
 
-		if (wait->seq > (ASH_RULE(JOURNAL_PREFIX) ? j->durable : j->newest_done))
+		if (!sds_journal_durable(j, wait->seq))
 			break;
 		ash_list_remove(&wait->link);
 		wait->fn(s, wait);

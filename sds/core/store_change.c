@@ -154,8 +154,11 @@ static void record(struct sds_store *s, struct sds_store_op *op, unsigned flags,
 
 	seq = sds_journal_entry(s, flags, x->ext, whole ? 0 : op->first_block,
 				whole ? ASH_CHUNK_BLOCKS : op->blocks, op->crc, before);
-	if (x->slot)
+	if (x->slot) {
 		sds_al_recorded(s, x->slot, seq, x->slot->open_seq == 0);
+		if (x->flags & SDS_X_STAMP)
+			x->slot->stamp_seq = seq;
+	}
 	x->flags |= SDS_X_JOURNAL;
 	x->wait.fn = record_durable;
 	sds_journal_wait(s, &x->wait, seq);
@@ -270,8 +273,10 @@ static void hold(struct sds_store *s, struct sds_store_op *op, const struct plan
 		x->slot->open_seq = 0;
 	if (op->kind == SDS_STORE_WRITE)
 		x->page = sds_page_get(s, x->ext, fresh);
-	if (stamp_wanted(&s->ext[x->ext].e, op))
+	if (stamp_wanted(&s->ext[x->ext].e, op)) {
 		s->ext[x->ext].e.stamp = op->gen;
+		x->flags |= SDS_X_STAMP;
+	}
 }
 
 static bool seal_missing(struct sds_store *s, struct sds_store_op *op, const struct plan *p)
@@ -327,10 +332,14 @@ static void overwrite(struct sds_store *s, struct sds_store_op *op, const struct
 		x->wait.fn = record_durable;
 		sds_journal_wait(s, &x->wait, seq);
 		s->stats.cold_overwrites++;
-	} else if (x->slot->open_seq > s->j.durable) {
+	} else if (!sds_journal_durable(&s->j, x->slot->open_seq) ||
+		   !sds_journal_durable(&s->j, x->slot->stamp_seq)) {
+		/* what another operation recorded, and this one relies on */
 		x->flags |= SDS_X_JOURNAL;
 		x->wait.fn = record_durable;
-		sds_journal_wait(s, &x->wait, x->slot->open_seq);
+		sds_journal_wait(s, &x->wait,
+				 x->slot->open_seq > x->slot->stamp_seq ? x->slot->open_seq
+									: x->slot->stamp_seq);
 	}
 }
 
@@ -367,7 +376,7 @@ static void write_begin(struct sds_store *s, struct sds_store_op *op)
 		first_write(s, op);
 	else
 		overwrite(s, op, &p);
-	if (p.valid && x->slot->open_seq > s->j.durable && ASH_RULE(AL_COVER))
+	if (p.valid && !sds_journal_durable(&s->j, x->slot->open_seq) && ASH_RULE(AL_COVER))
 		x->flags |= SDS_X_DEFERRED | SDS_X_DATA;
 	else
 		data_start(s, op);

@@ -104,7 +104,7 @@ static void table_write(struct sds_store *s)
 		if (e->seq > wal)
 			wal = e->seq;
 	}
-	if (wal <= s->j.durable || !ASH_RULE(TABLE_WAL)) {
+	if (sds_journal_durable(&s->j, wal) || !ASH_RULE(TABLE_WAL)) {
 		table_submit(s, &t->wait);
 	} else {
 		t->wait.fn = table_submit;
@@ -149,7 +149,7 @@ static bool carry_forward(struct sds_store *s)
 		ck->carry_seq = sds_journal_hot(s, slot->ext);
 		sds_al_recorded(s, slot, ck->carry_seq, false);
 	}
-	return ck->carry_seq <= s->j.durable;
+	return sds_journal_durable(&s->j, ck->carry_seq);
 }
 
 static bool sealed(struct sds_store *s)

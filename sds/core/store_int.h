@@ -82,6 +82,7 @@ struct sds_journal {
 	struct ash_list fw;	/* operations whose first-write data is in flight, by number */
 	struct ash_list waits;	/* by seq */
 	uint32_t used, records; /* of the block being built */
+	uint32_t room;		/* for records in a block; tests make it smaller */
 	uint32_t inflight;
 	bool force; /* write the block being built, empty or not */
 	struct ash_timer seal_timer;
@@ -100,6 +101,11 @@ bool sds_journal_room(struct sds_store *s, enum sds_jclass cls, size_t bytes);
 uint64_t sds_journal_entry(struct sds_store *s, unsigned flags, uint32_t ext, unsigned first,
 			   unsigned count, const uint32_t *crc, const struct sds_entry *before);
 uint64_t sds_journal_hot(struct sds_store *s, uint32_t ext);
+/* Whether the record in block @seq is durable, and found by a replay. */
+static inline bool sds_journal_durable(const struct sds_journal *j, uint64_t seq)
+{
+	return seq <= (ASH_RULE(JOURNAL_PREFIX) ? j->durable : j->newest_done);
+}
 void sds_journal_wait(struct sds_store *s, struct sds_jwait *wait, uint64_t seq);
 void sds_journal_run(struct sds_store *s);
 /* First-write data of an operation has been written. */
@@ -125,14 +131,15 @@ enum sds_slot_state {
 
 /*
  * @open_seq: journal block of the record that opened it: valid blocks may be overwritten once that
- * is durable. @age_seq: block of the last record that shows it open; the tail stays before.
+ * is durable. @stamp_seq: of the record that last raised the stamp. @age_seq: block of the last
+ * record that shows it open; the tail stays before.
  * @unsealed: blocks first-written with a number up to @fw_no.
  */
 struct sds_slot {
 	uint32_t ext;
 	uint16_t inflight;
 	uint8_t state;
-	uint64_t open_seq, age_seq, fw_no, flush_ticket;
+	uint64_t open_seq, age_seq, stamp_seq, fw_no, flush_ticket;
 	uint64_t unsealed[SDS_BITMAP_WORDS];
 	struct ash_list lru, age;
 	struct sds_jwait wait;
@@ -276,6 +283,7 @@ static inline void sds_ext_unpin(struct sds_store *s, uint32_t ext);
 #define SDS_X_PAGE 16u	  /* checksum page on its way */
 #define SDS_X_FREE 32u	  /* frees its extent */
 #define SDS_X_FIRST 64u	  /* has a first-write record */
+#define SDS_X_STAMP 256u  /* raised the chunk's stamp */
 #define SDS_X_SINGLE 128u /* read block by block after an error */
 
 /* What an operation keeps in its priv[]. */
@@ -449,7 +457,7 @@ void sds_trace(struct sds_store *s, int level, const char *fmt, ...)
 void sds_turn(struct sds_store *s);
 void sds_kick(struct sds_store *s);	 /* a turn, soon */
 void sds_kick_dead(struct sds_store *s); /* freed, soon */
-void *sds_aligned(size_t bytes);	 /* zeroed, 4 KiB aligned, or NULL */
+void *sds_aligned(size_t bytes);	 /* 4 KiB aligned, or NULL */
 
 static inline uint64_t sds_data_offset(const struct sds_store *s, uint32_t ext, unsigned block)
 {

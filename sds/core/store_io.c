@@ -9,11 +9,7 @@
 
 void *sds_aligned(size_t bytes)
 {
-	void *p = aligned_alloc(ASH_BLOCK_BYTES, bytes);
-
-	if (p)
-		memset(p, 0, bytes);
-	return p;
+	return aligned_alloc(ASH_BLOCK_BYTES, bytes);
 }
 
 void sds_trace(struct sds_store *s, int level, const char *fmt, ...)

@@ -55,13 +55,20 @@ static bool stamp_some(struct sds_store *s, struct sds_job *job)
 	for (; job->at < job->count; job->at++) {
 		uint32_t i = sds_index_find(s, job->list[job->at].node, job->list[job->at].chunk);
 
-		if (i == SDS_NONE || s->ext[i].e.stamp >= job->gen)
+		if (i == SDS_NONE)
 			continue;
+		if (s->ext[i].e.stamp >= job->gen) { /* but perhaps not durably yet */
+			if (s->ext[i].e.seq > job->last_seq)
+				job->last_seq = s->ext[i].e.seq;
+			continue;
+		}
 		if (!sds_journal_room(s, SDS_J_PEER, sds_jrec_entry_bytes(0)))
 			return false;
 		s->ext[i].e.stamp = job->gen;
 		/* neither opens nor closes an activity-log entry */
 		job->last_seq = sds_journal_entry(s, 0, i, 0, 0, NULL, NULL);
+		if (s->ext[i].slot != SDS_NONE)
+			s->al.slots[s->ext[i].slot].stamp_seq = job->last_seq;
 	}
 	return true;
 }
@@ -118,7 +125,7 @@ void sds_jobs_run(struct sds_store *s)
 		all = job->drop ? drop_some(s, job) : stamp_some(s, job);
 		if (!all)
 			return;
-		if (job->last_seq > s->j.durable) {
+		if (!sds_journal_durable(&s->j, job->last_seq)) {
 			job->waiting = true;
 			sds_journal_wait(s, &job->wait, job->last_seq);
 			return;

@@ -32,8 +32,7 @@ static void scatter(struct sdc_req *req, const uint8_t *data)
 
 		if (n > req->length - at)
 			n = req->length - at;
-		if (n)
-			memcpy((uint8_t *)iov->iov_base + skip, data + at, n);
+		memcpy((uint8_t *)iov->iov_base + skip, data + at, n);
 		at += n;
 	}
 }

@@ -129,8 +129,7 @@ static void gather(struct sdc_req *req)
 
 		if (n > req->length - at)
 			n = req->length - at;
-		if (n)
-			memcpy(req->bounce->base + at, (const uint8_t *)iov->iov_base + skip, n);
+		memcpy(req->bounce->base + at, (const uint8_t *)iov->iov_base + skip, n);
 		at += n;
 	}
 }

@@ -5,3 +5,14 @@ target_link_libraries(ashlar_sds_simdisk PUBLIC ashlar_sds_store ashlar_base)
 
 ashlar_unit_test(test_sds_store_codec SOURCES store_codec_test.c LIBS ashlar_sds_store)
 ashlar_unit_test(test_sds_store SOURCES store_test.c LIBS ashlar_sds_simdisk)
+
+# Crash points: 10 000 here, as many as wanted by hand (--points).
+ashlar_program(ashlar-crashtest store_crash.c store_model.c)
+target_link_libraries(ashlar-crashtest PRIVATE ashlar_sds_simdisk)
+add_test(NAME sds_store_crash COMMAND ashlar-crashtest --points 10000)
+set_tests_properties(sds_store_crash PROPERTIES TIMEOUT 300 LABELS unit)
+if(ASHLAR_TEST_SWITCHES)
+  # Every rule of the store, left out, must be noticed.
+  add_test(NAME sds_store_rules COMMAND ashlar-crashtest --all-rules --points 60000)
+  set_tests_properties(sds_store_rules PROPERTIES TIMEOUT 600 LABELS "unit;slow")
+endif()

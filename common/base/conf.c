@@ -3,10 +3,14 @@
 
 #include <errno.h>
 #include <ini.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clean.h"
+
+#define LINE_MAX_CHARS 190
+#define FILE_MAX_BYTES (1u << 20)
 
 struct load {
 	struct ash_conf *conf;
@@ -47,24 +51,81 @@ static struct ash_error outcome(const struct load *load, const char *name, int r
 				      "%s: line %d is neither [section] nor key = value", name,
 				      result);
 	if (result < 0)
-		return ash_error_make(ASH_E_USAGE, "%s: cannot be read: %s", name,
-				      result == -1 ? strerror(errno) : "out of memory");
+		return ash_error_make(ASH_E_USAGE, "%s: cannot be read: out of memory", name);
 	return ash_error_ok();
 }
 
-struct ash_error ash_conf_load(struct ash_conf *conf, const char *path, const char *const *known)
+/* The parser cuts longer lines in two without a word. */
+static struct ash_error check_lines(const char *text, const char *name)
 {
-	struct load load = {.conf = conf, .known = known};
+	int line = 1;
 
-	return outcome(&load, path, ini_parse(path, on_pair, &load));
+	for (;;) {
+		size_t n = strcspn(text, "\n");
+
+		if (n > LINE_MAX_CHARS)
+			return ash_error_make(ASH_E_USAGE,
+					      "%s: line %d has %zu characters, at most %d are "
+					      "allowed; give the key once per value instead",
+					      name, line, n, LINE_MAX_CHARS);
+		if (text[n] == '\0')
+			return ash_error_ok();
+		text += n + 1;
+		line++;
+	}
 }
 
 struct ash_error ash_conf_parse(struct ash_conf *conf, const char *text, const char *name,
 				const char *const *known)
 {
 	struct load load = {.conf = conf, .known = known};
+	struct ash_error err = check_lines(text, name);
 
+	if (ash_failed(&err))
+		return err;
 	return outcome(&load, name, ini_parse_string(text, on_pair, &load));
+}
+
+/* The whole file as text. Return 0 or -errno. */
+static int read_text(const char *path, char **ret_text)
+{
+	char *text = ash_xcalloc(1, FILE_MAX_BYTES + 1);
+	FILE *file = fopen(path, "re");
+	int err = 0;
+	size_t n;
+
+	if (!file) {
+		err = -errno;
+		free(text);
+		return err;
+	}
+	n = fread(text, 1, FILE_MAX_BYTES + 1, file);
+	if (ferror(file))
+		err = -EIO;
+	else if (n > FILE_MAX_BYTES)
+		err = -EFBIG;
+	else if (memchr(text, '\0', n))
+		err = -EBADMSG;
+	fclose(file);
+	if (err)
+		free(text);
+	else
+		*ret_text = text;
+	return err;
+}
+
+struct ash_error ash_conf_load(struct ash_conf *conf, const char *path, const char *const *known)
+{
+	char *text = NULL;
+	int result = read_text(path, &text);
+	struct ash_error err;
+
+	if (result)
+		return ash_error_make(ASH_E_USAGE, "%s: cannot be read: %s", path,
+				      strerror(-result));
+	err = ash_conf_parse(conf, text, path, known);
+	free(text);
+	return err;
 }
 
 void ash_conf_set_flag(struct ash_conf *conf, const char *key, const char *value)

@@ -2,7 +2,8 @@
 /*
  * Settings of a daemon: an INI file (through inih) whose every key is also a flag; flags win.
  * Keys are flag names without dashes ("state-dir"); a key may repeat (kept in order). Sections are
- * for people only. Used at start, from one thread.
+ * for people only. Lines of up to 190 characters, files of up to 1 MiB. Used at start, from one
+ * thread. After an error the entries read before it are still there.
  */
 #ifndef ASHLAR_COMMON_BASE_CONF_H
 #define ASHLAR_COMMON_BASE_CONF_H

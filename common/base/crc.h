@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-uint32_t ash_crc32c(const void *data, size_t bytes);
+#include "common/shared/crc32c.h" /* ash_crc32c() */
+
 /* crc32c of 4096 zero bytes. */
 uint32_t ash_crc32c_zero_block(void);
 

@@ -51,7 +51,10 @@ void ash_log(int level, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(line + n, sizeof(line) - n - 1, fmt, ap);
 	va_end(ap);
-	n = strlen(line);
+	/* What peers or files put into a line must not look like another line. */
+	for (n = 0; line[n] != '\0'; n++)
+		if ((unsigned char)line[n] < ' ' || line[n] == 0x7f)
+			line[n] = '?';
 	line[n++] = '\n';
 	if (write(STDERR_FILENO, line, n) < 0)
 		return; /* nobody to tell */

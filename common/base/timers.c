@@ -69,7 +69,7 @@ void ash_timer_set(struct ash_timers *timers, struct ash_timer *timer, uint64_t 
 		timers->heap =
 			ash_xrealloc(timers->heap, timers->room * sizeof(struct ash_timer *));
 	}
-	timer->deadline_ns = deadline_ns;
+	timer->deadline_ns = deadline_ns > timers->running_ns ? deadline_ns : timers->running_ns;
 	timer->order = timers->order++;
 	timers->heap[timers->count] = timer;
 	sift_up(timers, timers->count++);
@@ -102,6 +102,7 @@ unsigned ash_timers_run(struct ash_timers *timers, uint64_t now_ns)
 	uint64_t limit = timers->order;
 	unsigned ran = 0;
 
+	timers->running_ns = now_ns;
 	while (timers->count > 0) {
 		struct ash_timer *first = timers->heap[0];
 
@@ -111,5 +112,6 @@ unsigned ash_timers_run(struct ash_timers *timers, uint64_t now_ns)
 		first->fn(first);
 		ran++;
 	}
+	timers->running_ns = 0;
 	return ran;
 }

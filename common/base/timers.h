@@ -27,6 +27,7 @@ struct ash_timers {
 	struct ash_timer **heap;
 	uint32_t count, room;
 	uint64_t order;
+	uint64_t running_ns; /* while ash_timers_run() is at work: its now; else 0 */
 };
 
 void ash_timers_init(struct ash_timers *timers);
@@ -42,7 +43,10 @@ static inline bool ash_timer_is_set(const struct ash_timer *timer)
 }
 /* Deadline of the earliest timer, or ASH_TIME_NEVER. */
 uint64_t ash_timers_next(const struct ash_timers *timers);
-/* Runs every timer with deadline <= now that was set before this call. Returns how many ran. */
+/* Runs every timer with deadline <= now that was set before this call. One that a callback sets to
+ * the past is due at now, behind those, in the next run: it can starve nobody. Returns how many
+ * ran.
+ */
 unsigned ash_timers_run(struct ash_timers *timers, uint64_t now_ns);
 
 #endif

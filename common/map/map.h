@@ -89,7 +89,11 @@ struct ash_map; /* private: map.c */
 struct ash_map *ash_map_new(void); /* NULL without memory */
 void ash_map_free(struct ash_map *map);
 
-/* What one apply changed; called during ash_map_apply after everything is in place. */
+/*
+ * What one apply changed. Called at the end of ash_map_apply(), when all of it is in place: first
+ * objects and removals, then rows. The callbacks must not change the map; *old is theirs for the
+ * call.
+ */
 struct ash_map_watch {
 	void (*row)(void *arg, struct ash_map_pool *pool, uint32_t pg, const struct ash_row *old);
 	void (*removed)(void *arg, int pb_kind, uint64_t id);
@@ -103,14 +107,16 @@ struct ash_map_watch {
  * @pb: borrowed; from the network, so nothing in it is trusted.
  * Maps not newer than the one at hand, rows with a gen not above theirs and objects with a version
  * not above theirs are skipped: late and repeated maps are harmless.
- * Return: 0; -EINVAL malformed (nothing was changed); -ESTALE a delta whose base is newer than our
- * version (fetch a full map); -ENOMEM.
+ * Return: 0; -EINVAL malformed, an object named twice, or of another system (nothing was changed);
+ * -ESTALE a delta whose base is newer than our version (fetch a full map); -ENOMEM (what was taken
+ * over stays, was told to @watch, and is consistent; the version is not raised: fetch again).
  */
 int ash_map_apply(struct ash_map *map, const Pb__Map *pb, const struct ash_map_watch *watch);
 
 /**
  * ash_map_apply_row() - take over one row heard from an SDS (STALE reply, lease grant).
- * Does not move the map's version. Return: 1 newer and taken, 0 not newer, -EINVAL, -ENOENT pool
+ * Does not move the map's version, nor its place_version: others up to that gen may be missing.
+ * Return: 1 newer and taken, 0 not newer, -EINVAL, -ENOENT pool
  * unknown.
  */
 int ash_map_apply_row(struct ash_map *map, const struct ash_wire_row *row,
@@ -124,7 +130,7 @@ uint64_t ash_map_version(const struct ash_map *map);
 uint64_t ash_map_place_version(const struct ash_map *map);
 /* After all rows up to @place_version were applied one by one (lease grant). Never goes back. */
 void ash_map_raise_place_version(struct ash_map *map, uint64_t place_version);
-/* After rows change incrementally: the system's data; zeroes before the first map. */
+/* The system's data; zeroes before the first map. */
 const uint8_t *ash_map_system_uuid(const struct ash_map *map);
 uint32_t ash_map_dr_epoch(const struct ash_map *map);
 uint32_t ash_map_lease_ms(const struct ash_map *map);

@@ -10,6 +10,7 @@
 struct map_table {
 	void **obj;
 	size_t count, room;
+	struct ash_htab by_id;
 };
 
 enum map_kind {
@@ -30,8 +31,27 @@ struct ash_map {
 	uint64_t system_version;
 	struct map_table table[MAP_KINDS];
 	struct ash_htab volume_by_node;
-	struct ash_htab mapping_by_key; /* map_mapping_key(); chains are not needed: see there */
-	bool endpoints_dirty; /* an SDS or device changed: rows have to be looked through */
+	struct ash_htab mapping_by_key; /* map_mapping_key() */
+	bool endpoints_dirty;		/* an SDS or device changed: rows must be looked through */
+};
+
+/* What one apply changed, kept until everything is in place and the watch may be told. */
+struct map_change {
+	int pb_kind;
+	bool removed;
+	uint64_t id;
+};
+struct map_row_change {
+	struct ash_map_pool *pool;
+	uint32_t pg;
+	struct ash_row old;
+};
+struct map_changes {
+	const struct ash_map_watch *watch; /* NULL: nobody wants to know, nothing is kept */
+	struct map_change *object;
+	size_t objects;
+	struct map_row_change *row;
+	size_t rows;
 };
 
 /* How the generic code handles one kind. */
@@ -64,13 +84,14 @@ static inline uint64_t *map_obj_version(enum map_kind kind, void *obj)
 void *map_find(const struct ash_map *map, enum map_kind kind, uint64_t id);
 /* First object with an id above @after, or NULL. */
 void *map_next(const struct ash_map *map, enum map_kind kind, uint64_t after);
+/* Return 0 or -ENOMEM (then nothing changed). */
 int map_insert(struct ash_map *map, enum map_kind kind, void *obj);
 void map_remove(struct ash_map *map, enum map_kind kind, uint64_t id);
 uint64_t map_mapping_key(uint64_t node, uint64_t sdc);
 
 /* rows */
 int map_row_check(const struct ash_map *map, const Pb__Map *all, const Pb__Row *pb);
-void map_row_apply(struct ash_map *map, const Pb__Row *pb, const struct ash_map_watch *watch);
+void map_row_apply(struct ash_map *map, const Pb__Row *pb, struct map_changes *changes);
 void map_rows_refresh_endpoints(struct ash_map *map);
 
 #endif

@@ -195,13 +195,20 @@ static int volume_check(const struct ash_map *map, const void *p)
 
 	return pb->id && pb->node && pb->size % ASH_CHUNK_BYTES == 0 ? 0 : -EINVAL;
 }
+static void volume_drop(struct ash_map *map, void *obj)
+{
+	const struct ash_map_volume *o = obj;
+
+	if (ash_htab_get(&map->volume_by_node, o->node) == obj)
+		ash_htab_remove(&map->volume_by_node, o->node);
+}
 static int volume_fill(struct ash_map *map, void *obj, const void *p)
 {
 	const Pb__Volume *pb = p;
 	struct ash_map_volume *o = obj;
 
 	if (o->node && o->node != pb->node)
-		ash_htab_remove(&map->volume_by_node, o->node);
+		volume_drop(map, o);
 	o->id = pb->id;
 	o->node = pb->node;
 	o->vtree = pb->vtree;
@@ -212,13 +219,6 @@ static int volume_fill(struct ash_map *map, void *obj, const void *p)
 	take_text(o->name, sizeof(o->name), pb->name);
 	return ash_htab_put(&map->volume_by_node, o->node, o);
 }
-static void volume_drop(struct ash_map *map, void *obj)
-{
-	const struct ash_map_volume *o = obj;
-
-	if (ash_htab_get(&map->volume_by_node, o->node) == obj)
-		ash_htab_remove(&map->volume_by_node, o->node);
-}
 
 /* ---- mapping */
 /* Ids are below 2^32 in any system that will ever exist, so that this is collision-free; the
@@ -226,6 +226,13 @@ static void volume_drop(struct ash_map *map, void *obj)
 uint64_t map_mapping_key(uint64_t node, uint64_t sdc)
 {
 	return node << 32 ^ sdc;
+}
+static void mapping_unindex(struct ash_map *map, const struct ash_map_mapping *o)
+{
+	uint64_t key = map_mapping_key(o->node, o->sdc);
+
+	if (ash_htab_get(&map->mapping_by_key, key) == o)
+		ash_htab_remove(&map->mapping_by_key, key);
 }
 static int mapping_check(const struct ash_map *map, const void *p)
 {
@@ -238,6 +245,9 @@ static int mapping_fill(struct ash_map *map, void *obj, const void *p)
 	const Pb__Mapping *pb = p;
 	struct ash_map_mapping *o = obj;
 
+	/* Whoever is indexed under the key it leaves must not be this one any more. */
+	if (o->id && (o->node != pb->node || o->sdc != pb->sdc))
+		mapping_unindex(map, o);
 	o->id = pb->id;
 	o->volume = pb->volume;
 	o->node = pb->node;
@@ -251,11 +261,7 @@ static int mapping_fill(struct ash_map *map, void *obj, const void *p)
 }
 static void mapping_drop(struct ash_map *map, void *obj)
 {
-	const struct ash_map_mapping *o = obj;
-	uint64_t key = map_mapping_key(o->node, o->sdc);
-
-	if (ash_htab_get(&map->mapping_by_key, key) == obj)
-		ash_htab_remove(&map->mapping_by_key, key);
+	mapping_unindex(map, obj);
 }
 
 /* ---- fence, tombstone */

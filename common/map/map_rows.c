@@ -23,10 +23,14 @@ int map_row_check(const struct ash_map *map, const Pb__Map *all, const Pb__Row *
 	if (pb->pg >= pg_count_of(map, all, pb->pool) || pb->n_replicas > ASH_ROW_REPLICAS_MAX ||
 	    pb->primary > pb->n_replicas || pb->handover > pb->n_replicas || pb->gen == 0)
 		return -EINVAL;
-	for (size_t i = 0; i < pb->n_replicas; i++)
+	for (size_t i = 0; i < pb->n_replicas; i++) {
 		if (pb->replicas[i]->device == 0 ||
-		    pb->replicas[i]->state > PB__REPLICA_STATE__REPLICA_IN_SYNC)
+		    (unsigned)pb->replicas[i]->state > PB__REPLICA_STATE__REPLICA_IN_SYNC)
 			return -EINVAL;
+		for (size_t j = 0; j < i; j++)
+			if (pb->replicas[j]->device == pb->replicas[i]->device)
+				return -EINVAL;
+	}
 	/* Who serves must be in sync. */
 	if (pb->primary &&
 	    pb->replicas[pb->primary - 1]->state != PB__REPLICA_STATE__REPLICA_IN_SYNC)
@@ -48,17 +52,7 @@ static void resolve(const struct ash_map *map, struct ash_replica *r)
 		r->endpoint = s->endpoint[d->reactor];
 }
 
-static void take_row(struct ash_map *map, struct ash_map_pool *pool, uint32_t pg,
-		     const struct ash_row *row, const struct ash_map_watch *watch)
-{
-	struct ash_row old = pool->rows[pg];
-
-	pool->rows[pg] = *row;
-	if (watch && watch->row)
-		watch->row(watch->arg, pool, pg, &old);
-}
-
-void map_row_apply(struct ash_map *map, const Pb__Row *pb, const struct ash_map_watch *watch)
+void map_row_apply(struct ash_map *map, const Pb__Row *pb, struct map_changes *changes)
 {
 	struct ash_map_pool *pool = map_find(map, MAP_POOL, pb->pool);
 	struct ash_row row = {.gen = pb->gen,
@@ -78,7 +72,10 @@ void map_row_apply(struct ash_map *map, const Pb__Row *pb, const struct ash_map_
 						      .state = (uint8_t)r->state};
 		resolve(map, &row.replica[i]);
 	}
-	take_row(map, pool, pb->pg, &row, watch);
+	if (changes->watch)
+		changes->row[changes->rows++] = (struct map_row_change){
+			.pool = pool, .pg = pb->pg, .old = pool->rows[pb->pg]};
+	pool->rows[pb->pg] = row;
 }
 
 void map_rows_refresh_endpoints(struct ash_map *map)
@@ -94,6 +91,8 @@ void map_rows_refresh_endpoints(struct ash_map *map)
 
 static int decode_replica(const struct ash_wire_replica *w, struct ash_replica *r)
 {
+	if (w->reserved[0] || w->reserved[1] || w->reserved[2] || w->endpoint.reserved)
+		return -EINVAL;
 	*r = (struct ash_replica){.device = ash_get64(w->device),
 				  .sds = ash_get64(w->sds),
 				  .incarnation = ash_get64(w->incarnation),
@@ -103,6 +102,14 @@ static int decode_replica(const struct ash_wire_replica *w, struct ash_replica *
 	r->endpoint.port = ash_get16(w->endpoint.port);
 	r->endpoint.transport = w->endpoint.transport;
 	return r->device && r->state <= ASH_REPLICA_IN_SYNC ? 0 : -EINVAL;
+}
+
+static bool named_before(const struct ash_row *row, unsigned i)
+{
+	for (unsigned j = 0; j < i; j++)
+		if (row->replica[j].device == row->replica[i].device)
+			return true;
+	return false;
 }
 
 int ash_map_apply_row(struct ash_map *map, const struct ash_wire_row *w,
@@ -115,20 +122,25 @@ int ash_map_apply_row(struct ash_map *map, const struct ash_wire_row *w,
 			      .replicas = w->replicas,
 			      .primary = w->primary,
 			      .handover = ASH_NO_PRIMARY};
+	struct ash_row old;
 
 	if (!pool)
 		return -ENOENT;
-	if (pg >= pool->pg_count || w->replicas > ASH_ROW_REPLICAS_MAX || row.gen == 0 ||
+	if (w->reserved[0] || w->reserved[1] || pg >= pool->pg_count ||
+	    w->replicas > ASH_ROW_REPLICAS_MAX || row.gen == 0 ||
 	    (w->primary != ASH_NO_PRIMARY && w->primary >= w->replicas))
 		return -EINVAL;
 	for (unsigned i = 0; i < w->replicas; i++)
-		if (decode_replica(&w->replica[i], &row.replica[i]))
+		if (decode_replica(&w->replica[i], &row.replica[i]) || named_before(&row, i))
 			return -EINVAL;
 	if (w->primary != ASH_NO_PRIMARY && row.replica[w->primary].state != ASH_REPLICA_IN_SYNC)
 		return -EINVAL;
 	if (row.gen <= pool->rows[pg].gen)
 		return 0;
-	take_row(map, pool, pg, &row, watch);
+	old = pool->rows[pg];
+	pool->rows[pg] = row;
+	if (watch && watch->row)
+		watch->row(watch->arg, pool, pg, &old);
 	return 1;
 }
 

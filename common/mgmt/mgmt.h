@@ -21,14 +21,21 @@ struct ash_mgmt_opts {
 	char name[64];
 };
 
-/* Asynchronous, on a loop. Addresses are resolved here. NULL and *ret_err when none can be parsed.
+/*
+ * Asynchronous, on a loop. All addresses are asked at once, with back-off and jitter, until one
+ * leads; while the leader owes an answer for long, the others are asked again. A call that no MDM
+ * has got waits for the next leader; one whose MDM is lost ends with -ECONNRESET (it is unknown
+ * whether it was carried out); one answered "not the leader" goes to the next leader by itself.
+ * In on_session(up) the owner's calls are sent before those that waited. Addresses are resolved
+ * here, blocking. NULL and *ret_err when none can be used.
  */
 struct ash_mgmt *ash_mgmt_new(struct ev_loop *loop, const struct ash_mgmt_opts *opts,
 			      struct ash_error *ret_err);
+/* Calls without an answer are forgotten: their done() is not called. Not from inside a callback. */
 void ash_mgmt_free(struct ash_mgmt *m);
 /* The channel for a core; the caller sets events and owner before the loop turns. */
 struct ash_ctl *ash_mgmt_ctl(struct ash_mgmt *m);
-/* Adds addresses learned from the map; kept until exit. */
+/* Adds an address learned from the map (numbers only); kept until exit. */
 void ash_mgmt_learn(struct ash_mgmt *m, const char *address);
 
 /**

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
  * Which placement group a chunk belongs to. Part of the on-disk contract: golden vectors in
- * tests/unit/common/test_chunk_pg.c. Freestanding, kernel-clean.
+ * tests/unit/base/test_chunk_pg.c. Freestanding, kernel-clean.
  *
  *   pg = (first_pg + c + mix(c >> s)) & (pg_count - 1)
  *

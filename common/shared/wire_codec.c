@@ -2,23 +2,23 @@
 #include "common/shared/wire_codec.h"
 
 #ifdef __KERNEL__
-#include <linux/crc32c.h>
 #include <linux/errno.h>
 #include <linux/string.h>
-static uint32_t wire_crc(const void *data, size_t bytes)
-{
-	return ~crc32c(~0u, data, bytes);
-}
 #else
 #include <errno.h>
 #include <string.h>
-
-#include "common/base/crc.h"
-static uint32_t wire_crc(const void *data, size_t bytes)
-{
-	return ash_crc32c(data, bytes);
-}
 #endif
+
+#include "common/shared/crc32c.h"
+
+static bool all_zero(const uint8_t *bytes, size_t count)
+{
+	uint8_t any = 0;
+
+	while (count-- > 0)
+		any |= *bytes++;
+	return any == 0;
+}
 
 static bool op_known(uint8_t op)
 {
@@ -46,7 +46,7 @@ size_t ash_hdr_encode(const struct ash_hdr *h, const struct ash_relay *relay, ui
 	};
 	struct ash_wire_relay r;
 
-	w.crc = ash_put32(wire_crc(&w, sizeof(w)));
+	w.crc = ash_put32(ash_crc32c(&w, sizeof(w)));
 	memcpy(out, &w, sizeof(w));
 	if (!(h->flags & ASH_F_RELAY))
 		return sizeof(w);
@@ -55,7 +55,7 @@ size_t ash_hdr_encode(const struct ash_hdr *h, const struct ash_relay *relay, ui
 	r.session = ash_put64(relay->session);
 	r.queue = ash_put16(relay->queue);
 	r.hops = relay->hops;
-	r.crc = ash_put32(wire_crc(&r, offsetof(struct ash_wire_relay, crc)));
+	r.crc = ash_put32(ash_crc32c(&r, offsetof(struct ash_wire_relay, crc)));
 	memcpy(out + sizeof(w), &r, sizeof(r));
 	return sizeof(w) + sizeof(r);
 }
@@ -71,7 +71,7 @@ int ash_hdr_decode(const uint8_t in[ASH_HDR_BYTES], struct ash_hdr *ret_h)
 	crc = ash_get32(w.crc);
 	w.crc = ash_put32(0);
 #ifndef ASHLAR_FUZZ_BUILD
-	if (crc != wire_crc(&w, sizeof(w)))
+	if (crc != ash_crc32c(&w, sizeof(w)))
 		return -EBADMSG;
 #else
 	(void)crc;
@@ -99,8 +99,10 @@ int ash_relay_decode(const uint8_t in[ASH_RELAY_BYTES], struct ash_relay *ret_re
 	struct ash_wire_relay r;
 
 	memcpy(&r, in, sizeof(r));
+	if (!all_zero(r.reserved, sizeof(r.reserved)))
+		return -EBADMSG;
 #ifndef ASHLAR_FUZZ_BUILD
-	if (ash_get32(r.crc) != wire_crc(&r, offsetof(struct ash_wire_relay, crc)))
+	if (ash_get32(r.crc) != ash_crc32c(&r, offsetof(struct ash_wire_relay, crc)))
 		return -EBADMSG;
 #endif
 	*ret_relay = (struct ash_relay){.sdc = ash_get64(r.sdc),
@@ -115,7 +117,8 @@ bool ash_range_ok(uint64_t offset, uint32_t length)
 	uint64_t in_chunk = offset % ASH_CHUNK_BYTES;
 
 	return length != 0 && length <= ASH_CHUNK_BYTES && offset % ASH_SECTOR_BYTES == 0 &&
-	       length % ASH_SECTOR_BYTES == 0 && in_chunk + length <= ASH_CHUNK_BYTES;
+	       length % ASH_SECTOR_BYTES == 0 && in_chunk + length <= ASH_CHUNK_BYTES &&
+	       offset < ASH_NODE_MAX_BYTES - ASH_CHUNK_BYTES;
 }
 
 /* Requests whose range must be checked, data or not. */
@@ -138,6 +141,19 @@ static bool op_has_range(uint8_t op)
 	default:
 		return false;
 	}
+}
+
+static bool op_of_client(uint8_t op)
+{
+	return op < ASH_OP_REPL_WRITE;
+}
+
+static bool range_fits_op(const struct ash_hdr *h)
+{
+	if (!ash_range_ok(h->offset, h->length))
+		return false;
+	return op_of_client(h->op) ||
+	       (h->offset % ASH_BLOCK_BYTES == 0 && h->length % ASH_BLOCK_BYTES == 0);
 }
 
 static bool carries_data(const struct ash_hdr *h)
@@ -163,15 +179,17 @@ int64_t ash_hdr_payload(const struct ash_hdr *h, uint32_t *ret_crcs, uint32_t *r
 
 	*ret_crcs = 0;
 	*ret_data_bytes = 0;
+	if (!reply && h->op == ASH_OP_XFER && h->status > ASH_BLK_BAD)
+		return -EINVAL;
 	if (carries_data(h)) {
-		if (!ash_range_ok(h->offset, h->length))
+		if (!range_fits_op(h))
 			return -EINVAL;
 		*ret_crcs = ash_pieces(h->offset, h->length);
 		*ret_data_bytes = h->length;
 		return (int64_t)*ret_crcs * 4 + h->length;
 	}
 	if (!reply && op_has_range(h->op))
-		return ash_range_ok(h->offset, h->length) ? 0 : -EINVAL;
+		return range_fits_op(h) ? 0 : -EINVAL;
 	if (!reply && !request_has_aux(h->op))
 		return h->length == 0 ? 0 : -EINVAL;
 	if (h->length > ASH_AUX_MAX_BYTES)
@@ -268,6 +286,8 @@ int ash_hello_decode(const void *in, size_t bytes, struct ash_hello *ret_h)
 	memcpy(&w, in, sizeof(w));
 	if (ash_get64(w.magic) != ASH_HELLO_MAGIC)
 		return -EBADMSG;
+	if (w.reserved0 || !all_zero(w.reserved1, sizeof(w.reserved1)))
+		return -EBADMSG;
 	if (w.version_min > w.version_max || w.version_min > ASH_WIRE_VERSION ||
 	    w.version_max < ASH_WIRE_VERSION_MIN)
 		return -EPROTONOSUPPORT;
@@ -290,5 +310,70 @@ int ash_hello_decode(const void *in, size_t bytes, struct ash_hello *ret_h)
 		.auth_bytes = ash_get32(w.auth_bytes),
 	};
 	memcpy(ret_h->system, w.system, sizeof(ret_h->system));
+	return 0;
+}
+
+void ash_lease_encode(const struct ash_lease *l, struct ash_wire_lease *out)
+{
+	memset(out, 0, sizeof(*out));
+	out->ask_id = ash_put64(l->ask_id);
+	out->duration_ms = ash_put32(l->duration_ms);
+}
+
+int ash_lease_decode(const void *in, size_t bytes, struct ash_lease *ret_l)
+{
+	struct ash_wire_lease w;
+
+	if (bytes < sizeof(w))
+		return -EBADMSG;
+	memcpy(&w, in, sizeof(w));
+	if (ash_get32(w.reserved) != 0)
+		return -EBADMSG;
+	ret_l->ask_id = ash_get64(w.ask_id);
+	ret_l->duration_ms = ash_get32(w.duration_ms);
+	return 0;
+}
+
+void ash_inv_encode(const struct ash_inv *e, struct ash_wire_inv *out)
+{
+	memset(out, 0, sizeof(*out));
+	out->node = ash_put64(e->node);
+	out->chunk = ash_put64(e->chunk);
+	out->stamp = ash_put64(e->stamp);
+	out->flags = ash_put32(e->flags);
+}
+
+int ash_inv_decode(const struct ash_wire_inv *in, struct ash_inv *ret_e)
+{
+	struct ash_wire_inv w;
+
+	memcpy(&w, in, sizeof(w));
+	if (ash_get32(w.reserved) != 0 || (ash_get32(w.flags) & ~ASH_INV_UNSETTLED) ||
+	    ash_get64(w.node) == 0 || ash_get64(w.chunk) >= ASH_NODE_MAX_BYTES / ASH_CHUNK_BYTES)
+		return -EBADMSG;
+	*ret_e = (struct ash_inv){.node = ash_get64(w.node),
+				  .chunk = ash_get64(w.chunk),
+				  .stamp = ash_get64(w.stamp),
+				  .flags = ash_get32(w.flags)};
+	return 0;
+}
+
+void ash_blockhash_encode(const struct ash_blockhash *b, struct ash_wire_blockhash *out)
+{
+	memset(out, 0, sizeof(*out));
+	out->hash = ash_put64(b->hash);
+	out->state = b->state;
+}
+
+int ash_blockhash_decode(const struct ash_wire_blockhash *in, struct ash_blockhash *ret_b)
+{
+	struct ash_wire_blockhash w;
+
+	memcpy(&w, in, sizeof(w));
+	if (!all_zero(w.reserved, sizeof(w.reserved)) || w.state > ASH_BLK_BAD ||
+	    (w.state != ASH_BLK_DATA && ash_get64(w.hash) != 0))
+		return -EBADMSG;
+	ret_b->hash = ash_get64(w.hash);
+	ret_b->state = w.state;
 	return 0;
 }

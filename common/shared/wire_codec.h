@@ -3,8 +3,6 @@
  * Encoding and decoding of the data-path wire format: everything between the little-endian structs
  * of proto/wire/wire.h and host-order structs. Decoders trust nothing: they check version, crc,
  * reserved fields and ranges, and never read past what they are given. Pure; any thread.
- *
- * The crc is a function of the environment: user space links common/base/crc.c, the kernel its own.
  */
 #ifndef ASHLAR_COMMON_SHARED_WIRE_CODEC_H
 #define ASHLAR_COMMON_SHARED_WIRE_CODEC_H
@@ -49,6 +47,24 @@ struct ash_hello {
 	uint32_t auth_bytes;
 };
 
+/* Payload of LEASE_ASK and of its reply. */
+struct ash_lease {
+	uint64_t ask_id;
+	uint32_t duration_ms;
+};
+
+/* One entry of an INVENTORY answer. */
+struct ash_inv {
+	uint64_t node, chunk, stamp;
+	uint32_t flags; /* ASH_INV_* */
+};
+
+/* One block of a HASH answer. */
+struct ash_blockhash {
+	uint64_t hash; /* 0 unless state = ASH_BLK_DATA */
+	uint8_t state; /* enum ash_block_state */
+};
+
 #define ASH_HDR_BYTES 64u
 #define ASH_RELAY_BYTES 32u
 #define ASH_HDR_MAX_BYTES (ASH_HDR_BYTES + ASH_RELAY_BYTES)
@@ -63,9 +79,11 @@ size_t ash_hdr_encode(const struct ash_hdr *h, const struct ash_relay *relay, ui
 
 /**
  * ash_hdr_decode() - check and take apart the first 64 bytes of a message.
- * Return: 0; -EBADMSG crc, unknown op or impossible length; -EPROTONOSUPPORT version.
+ * Return: 0; -EBADMSG crc or unknown op; -EPROTONOSUPPORT version. Range and length are checked by
+ * ash_hdr_payload(), which every receiver calls next.
  */
 int ash_hdr_decode(const uint8_t in[ASH_HDR_BYTES], struct ash_hdr *ret_h);
+/* Return: 0; -EBADMSG crc or reserved bytes. */
 int ash_relay_decode(const uint8_t in[ASH_RELAY_BYTES], struct ash_relay *ret_relay);
 
 /* Pieces of [offset, offset + length) cut at 4 KiB borders: how many checksums go with it. */
@@ -81,11 +99,16 @@ static inline uint32_t ash_pieces(uint64_t offset, uint32_t length)
  * ash_hdr_payload() - size of what follows header and relay extension, from the header alone.
  * @ret_crcs:       checksums at the start of the payload (4 bytes each); 0 if it carries no data.
  * @ret_data_bytes: data after them, or bytes of a payload of another kind.
- * Return: crcs * 4 + data bytes, or -EINVAL for a range or size that no sender may ask for.
+ * Return: crcs * 4 + data bytes, or -EINVAL for a range or size that no sender may ask for. Ranges
+ * between SDSs (replication, resync) must be whole blocks, an XFER must name a block state.
  */
 int64_t ash_hdr_payload(const struct ash_hdr *h, uint32_t *ret_crcs, uint32_t *ret_data_bytes);
 
-/* Does offset .. offset + length stay within one chunk, on sector borders, not empty? */
+/* The end of what a node can have: no range that passes ash_range_ok() reaches it. */
+#define ASH_NODE_MAX_BYTES (1ull << 62)
+
+/* Does offset .. offset + length stay within one chunk, on sector borders, not empty, and below
+ * ASH_NODE_MAX_BYTES, so that offset + length never wraps? */
 bool ash_range_ok(uint64_t offset, uint32_t length);
 
 /* "WRITE", "STALE" ...; "?" for unknown numbers. */
@@ -97,5 +120,17 @@ int ash_status_errno(uint16_t status);
 void ash_hello_encode(const struct ash_hello *h, struct ash_wire_hello *out);
 /* Return: 0; -EBADMSG no hello of ours; -EPROTONOSUPPORT no common version. */
 int ash_hello_decode(const void *in, size_t bytes, struct ash_hello *ret_h);
+
+void ash_lease_encode(const struct ash_lease *l, struct ash_wire_lease *out);
+/* @bytes: of the whole payload; what follows the lease is not looked at. Return: 0, -EBADMSG. */
+int ash_lease_decode(const void *in, size_t bytes, struct ash_lease *ret_l);
+
+void ash_inv_encode(const struct ash_inv *e, struct ash_wire_inv *out);
+/* Return: 0; -EBADMSG reserved bytes, unknown flags, a node 0 or a chunk no node can have. */
+int ash_inv_decode(const struct ash_wire_inv *in, struct ash_inv *ret_e);
+
+void ash_blockhash_encode(const struct ash_blockhash *b, struct ash_wire_blockhash *out);
+/* Return: 0; -EBADMSG reserved bytes, unknown state, a hash without data. */
+int ash_blockhash_decode(const struct ash_wire_blockhash *in, struct ash_blockhash *ret_b);
 
 #endif

@@ -32,7 +32,8 @@ static void scatter(struct sdc_req *req, const uint8_t *data)
 
 		if (n > req->length - at)
 			n = req->length - at;
-		memcpy((uint8_t *)iov->iov_base + skip, data + at, n);
+		if (n)
+			memcpy((uint8_t *)iov->iov_base + skip, data + at, n);
 		at += n;
 	}
 }

@@ -129,7 +129,8 @@ static void gather(struct sdc_req *req)
 
 		if (n > req->length - at)
 			n = req->length - at;
-		memcpy(req->bounce->base + at, (const uint8_t *)iov->iov_base + skip, n);
+		if (n)
+			memcpy(req->bounce->base + at, (const uint8_t *)iov->iov_base + skip, n);
 		at += n;
 	}
 }

@@ -7,10 +7,16 @@
 
 #define LOOK_EVERY (5 * SIM_MS)
 
-/* The last in-sync set of a PG, and which of its members lost what they had not flushed. */
+/* The last in-sync set of a PG, and what became of its members since they were put into it: */
+enum member_fate {
+	FATE_OK,
+	FATE_GONE, /* its process ended; what it had is on the disk or in the disk's cache */
+	FATE_LOST, /* the cache of its disk is gone, too */
+};
+
 struct pg_track {
 	uint64_t device[ASH_ROW_REPLICAS_MAX];
-	bool lost[ASH_ROW_REPLICAS_MAX];
+	enum member_fate fate[ASH_ROW_REPLICAS_MAX];
 	unsigned count;
 };
 
@@ -64,10 +70,10 @@ static void track_row(struct checks *k, uint32_t pg, const struct ash_row *row,
 		if (row->replica[i].state != ASH_REPLICA_IN_SYNC)
 			continue;
 		now->device[n] = device;
-		now->lost[n] = false;
+		now->fate[n] = FATE_OK;
 		for (unsigned j = 0; j < was.count; j++)
 			if (was.device[j] == device && was_member(old, device))
-				now->lost[n] = was.lost[j];
+				now->fate[n] = was.fate[j];
 		n++;
 	}
 	if (n)
@@ -106,7 +112,21 @@ static void lose_chunk(struct checks *k, unsigned v, uint64_t chunk)
 	hist_lose_caches(k->c->history, k->c->volume_history[v], chunk * 2048, 2048);
 }
 
-void checks_power_loss(struct checks *k, const bool *lost)
+/* When every member went down and one lost its cache, the MDM may have to go on with that one: the
+ * first to return is taken for the one that was away, and leaves the set. */
+static bool may_have_lost(const struct pg_track *t)
+{
+	bool lost = false;
+
+	for (unsigned m = 0; m < t->count; m++) {
+		if (t->fate[m] == FATE_OK)
+			return false;
+		lost |= t->fate[m] == FATE_LOST;
+	}
+	return lost;
+}
+
+void checks_going_down(struct checks *k, const bool *down, bool power)
 {
 	struct sim_cluster *c = k->c;
 	struct ash_map_pool *pool;
@@ -117,20 +137,18 @@ void checks_power_loss(struct checks *k, const bool *lost)
 			unsigned d;
 			struct sim_sds *s = sim_sds_of_device(c, k->pg[i].device[m], &d);
 
-			if (s && lost[s->index] && c->shape.write_back[s->index][d])
-				k->pg[i].lost[m] = true;
+			if (!s || !down[s->index])
+				continue;
+			if (power && c->shape.write_back[s->index][d])
+				k->pg[i].fate[m] = FATE_LOST;
+			else if (k->pg[i].fate[m] == FATE_OK)
+				k->pg[i].fate[m] = FATE_GONE;
 		}
 	for (unsigned v = 0; v < c->shape.volumes; v++)
-		for (uint64_t chunk = 0; chunk < c->shape.volume_bytes[v] >> 20; chunk++) {
-			bool all = true;
-
-			if (ash_map_locate(c->map, c->volume_node[v], chunk, &pool, &pg))
-				continue;
-			for (unsigned m = 0; m < k->pg[pg].count; m++)
-				all = all && k->pg[pg].lost[m];
-			if (all)
+		for (uint64_t chunk = 0; chunk < c->shape.volume_bytes[v] >> 20; chunk++)
+			if (!ash_map_locate(c->map, c->volume_node[v], chunk, &pool, &pg) &&
+			    may_have_lost(&k->pg[pg]))
 				lose_chunk(k, v, chunk);
-		}
 }
 
 /* ------------------------------------------------------------ who serves */
@@ -272,6 +290,24 @@ static bool wait_reads(struct checks *k, const unsigned *left)
 	return !*left;
 }
 
+/* No in-sync copy has an extent for the chunk. */
+static bool nowhere(struct sim_cluster *c, const struct ash_row *row, uint64_t node, uint64_t chunk)
+{
+	struct sds_chunk_info info;
+
+	for (unsigned i = 0; i < row->replicas; i++) {
+		struct sim_sds *s = sim_sds_of_device(c, row->replica[i].device, NULL);
+		struct sds_store *store;
+
+		if (row->replica[i].state != ASH_REPLICA_IN_SYNC || !s)
+			continue;
+		store = s->core ? sds_device_store(s->core, row->replica[i].device) : NULL;
+		if (!store || sds_store_lookup(store, node, chunk, &info))
+			return false;
+	}
+	return true;
+}
+
 static void compare_chunk(struct checks *k, unsigned v, uint64_t chunk, struct copy *copy,
 			  unsigned block, unsigned blocks)
 {
@@ -285,6 +321,8 @@ static void compare_chunk(struct checks *k, unsigned v, uint64_t chunk, struct c
 	if (ash_map_locate(c->map, c->volume_node[v], chunk, &pool, &pg))
 		return;
 	row = &pool->rows[pg];
+	if (nowhere(c, row, c->volume_node[v], chunk))
+		return;
 	for (unsigned i = 0; i < row->replicas; i++) {
 		struct sim_sds *s = sim_sds_of_device(c, row->replica[i].device, NULL);
 

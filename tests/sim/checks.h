@@ -14,8 +14,9 @@ struct checks;
 struct checks *checks_new(struct sim_cluster *c, struct load *load);
 void checks_free(struct checks *k);
 
-/* Before hosts lose power: which data may go with their caches. @lost: by SDS index. */
-void checks_power_loss(struct checks *k, const bool *lost);
+/* Before SDSs crash, or (@power) their hosts: which data may go with the caches. @down: by index.
+ */
+void checks_going_down(struct checks *k, const bool *down, bool power);
 
 /* At rest: reads all in-sync copies of every chunk of every volume and compares them. Runs the
  * world. */

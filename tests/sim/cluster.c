@@ -25,7 +25,7 @@ void sim_draw_shape(struct sim_world *w, struct sim_shape *s)
 		s->fault_sets = s->sdss;
 	s->disks = (unsigned)sim_between(w, 1, SIM_DISKS_MAX);
 	s->sdcs = (unsigned)sim_between(w, 1, SIM_SDC_MAX);
-	s->volumes = (unsigned)sim_between(w, 1, SIM_VOLUMES_MAX);
+	s->volumes = (unsigned)sim_between(w, 1, SIM_VOLUMES_MAX - 1);
 	s->pg_count = 16u << sim_below(w, 2);
 	s->disk_bytes = 256ull << 20;
 	s->lease_ms = 600;
@@ -41,6 +41,24 @@ void sim_draw_shape(struct sim_world *w, struct sim_shape *s)
 		s->shared[v] = s->sdcs > 1 && sim_chance(w, 400);
 		s->mapped_to[v] = (unsigned)sim_below(w, s->sdcs);
 	}
+	s->drift_pct = sim_chance(w, 300) ? 20 : 0;
+	if (sim_chance(w, 80)) { /* a full pool takes many writes */
+		unsigned v = s->volumes++;
+
+		s->disks = 1;
+		s->sdss = s->sdss > 4 ? 4 : s->sdss;
+		s->fault_sets = s->fault_sets > s->sdss ? s->sdss : s->fault_sets;
+		s->sparse[v] = true;
+		s->volume_bytes[v] = s->disk_bytes * s->sdss / 2 * 11 / 10;
+		s->mapped_to[v] = (unsigned)sim_below(w, s->sdcs);
+	}
+}
+
+static int64_t draw_drift(const struct sim_cluster *c)
+{
+	int64_t most = c->shape.drift_pct * 10000;
+
+	return most ? (int64_t)sim_below(c->w, (uint64_t)(2 * most)) - most : 0;
 }
 
 /* ------------------------------------------------------------ SDS processes */
@@ -378,7 +396,7 @@ static void make_hosts(struct sim_cluster *c)
 
 		s->c = c;
 		s->index = i;
-		s->host = (struct sim_host){.w = c->w, .index = 8 + i};
+		s->host = (struct sim_host){.w = c->w, .index = 8 + i, .drift_ppm = draw_drift(c)};
 		snprintf(s->host.name, sizeof(s->host.name), "sds%u", i + 1);
 		s->start_event.fn = on_start_event;
 		sim_draw_bytes(c->w, s->uuid, 16);
@@ -393,7 +411,7 @@ static void make_hosts(struct sim_cluster *c)
 
 		s->c = c;
 		s->index = i;
-		s->host = (struct sim_host){.w = c->w, .index = 20 + i};
+		s->host = (struct sim_host){.w = c->w, .index = 20 + i, .drift_ppm = draw_drift(c)};
 		snprintf(s->host.name, sizeof(s->host.name), "sdc%u", i + 1);
 		sim_draw_bytes(c->w, s->guid, 16);
 		sim_host_boot(&s->host);
@@ -424,6 +442,8 @@ struct sim_cluster *sim_cluster_new(struct sim_world *w, const struct sim_shape 
 	sim_fabric_init(&c->fabric, w);
 	c->mdm = sim_mdm_new(w, &c->fabric, shape->mdms);
 	sim_mdm_watch(c->mdm, on_commit, c);
+	for (unsigned i = 0; i < shape->mdms; i++)
+		sim_mdm_host(c->mdm, i)->drift_ppm = draw_drift(c);
 	make_hosts(c);
 	start_operator(c);
 	if (!sim_set_up(c))

@@ -16,7 +16,7 @@
 #define SIM_SDS_MAX 6
 #define SIM_DISKS_MAX 2
 #define SIM_SDC_MAX 3
-#define SIM_VOLUMES_MAX 4
+#define SIM_VOLUMES_MAX 5
 #define SIM_FAULT_SETS_MAX 4
 
 /* What a seed draws before anything happens; see sim_shape(). */
@@ -27,9 +27,11 @@ struct sim_shape {
 	bool write_back[SIM_SDS_MAX][SIM_DISKS_MAX];
 	bool any_write_back;
 	uint64_t volume_bytes[SIM_VOLUMES_MAX];
+	bool sparse[SIM_VOLUMES_MAX];	     /* larger than the pool: to fill it up */
 	bool shared[SIM_VOLUMES_MAX];	     /* else mapped to one SDC */
 	unsigned mapped_to[SIM_VOLUMES_MAX]; /* that one */
 	uint32_t lease_ms;
+	unsigned drift_pct; /* clocks run up to that much fast or slow */
 };
 
 struct sim_sds {

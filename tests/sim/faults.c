@@ -37,6 +37,8 @@ static const struct {
 	[FAULT_MDM_SNAPSHOT] = {"mdm_snapshot", 4},
 	[FAULT_SDC_CRASH] = {"sdc_crash", 8},
 	[FAULT_PARTITION] = {"partition", 6},
+	[FAULT_FULL_POOL] = {"full_pool", 20},
+	[FAULT_DRAIN_POOL] = {"drain_pool", 20},
 };
 
 int fault_find(const char *name)
@@ -83,12 +85,10 @@ static uint64_t away_ns(struct sim_world *w)
 
 static void crash(struct faults *f, struct sim_sds *s, bool power)
 {
-	bool lost[SIM_SDS_MAX] = {false};
+	bool down[SIM_SDS_MAX] = {false};
 
-	if (power && s->host.powered) {
-		lost[s->index] = true;
-		checks_power_loss(f->checks, lost);
-	}
+	down[s->index] = true;
+	checks_going_down(f->checks, down, power);
 	sim_sds_kill(s, power);
 	sim_sds_start_in(s, away_ns(f->c->w) + (power ? 200 * SIM_MS : 0));
 }
@@ -109,7 +109,7 @@ static void one_crashes(struct faults *f, bool power)
 static void all_crash(struct faults *f, bool power)
 {
 	struct sim_world *w = f->c->w;
-	bool lost[SIM_SDS_MAX];
+	bool down[SIM_SDS_MAX];
 
 	if (has_rot(f))
 		return;
@@ -118,9 +118,8 @@ static void all_crash(struct faults *f, bool power)
 	else
 		w->n.all_crash++;
 	for (unsigned i = 0; i < f->c->shape.sdss; i++)
-		lost[i] = true;
-	if (power)
-		checks_power_loss(f->checks, lost);
+		down[i] = true;
+	checks_going_down(f->checks, down, power);
 	for (unsigned i = 0; i < f->c->shape.sdss; i++) {
 		sim_sds_kill(&f->c->sds[i], power);
 		sim_sds_start_in(&f->c->sds[i], away_ns(w));
@@ -354,9 +353,23 @@ static void happen(struct faults *f, enum fault_kind kind)
 	case FAULT_PARTITION:
 		partition(f);
 		break;
+	case FAULT_FULL_POOL:
+		w->n.full_pool += load_fill(f->load);
+		break;
+	case FAULT_DRAIN_POOL:
+		load_drain(f->load);
+		break;
 	case FAULT_KINDS:
 		break;
 	}
+}
+
+static bool has_sparse(const struct faults *f)
+{
+	for (unsigned v = 0; v < f->c->shape.volumes; v++)
+		if (f->c->shape.sparse[v])
+			return true;
+	return false;
 }
 
 static enum fault_kind draw_kind(struct faults *f)
@@ -406,7 +419,9 @@ struct faults *faults_new(struct sim_cluster *c, struct load *load, struct check
 	f->load = load;
 	f->checks = checks;
 	f->opts = *opts;
-	f->left = opts->kinds ? opts->count : 0;
+	if (!has_sparse(f))
+		f->opts.kinds &= ~(1u << FAULT_FULL_POOL | 1u << FAULT_DRAIN_POOL);
+	f->left = f->opts.kinds ? opts->count : 0;
 	f->rot_sds = (unsigned)sim_below(c->w, c->shape.sdss);
 	f->next.fn = on_next;
 	f->sdc_return.fn = on_sdc_return;

@@ -44,6 +44,9 @@ struct load {
 	struct handle handle[SIM_SDC_MAX][SIM_VOLUMES_MAX];
 	uint64_t done, begun;
 	bool paused, nospace, lied;
+	enum { EMPTY, FILL, FULL, DRAIN } fill;
+	uint64_t fill_chunk;
+	unsigned refused;
 	uint64_t hot[SIM_VOLUMES_MAX][HOT_PLACES];
 	uint8_t *damaged[SIM_VOLUMES_MAX]; /* per block */
 };
@@ -117,7 +120,11 @@ static void draw_io(struct slot *s)
 	enum hist_kind hk;
 
 	memset(&s->io, 0, sizeof(s->io));
-	if (kind < 46) {
+	if (load->c->shape.sparse[v]) {
+		/* One small write per chunk takes all the space there is; then some is freed. */
+		s->io.kind = load->fill == FILL ? SDC_WRITE : SDC_DISCARD;
+		hk = load->fill == FILL ? HIST_WRITE : HIST_ZERO;
+	} else if (kind < 46) {
 		s->io.kind = SDC_WRITE;
 		s->io.fua = sim_chance(w, 120);
 		hk = HIST_WRITE;
@@ -140,7 +147,11 @@ static void draw_io(struct slot *s)
 		hk = HIST_FLUSH;
 		w->n.flushes++;
 	}
-	if (hk == HIST_ZERO && sim_chance(w, 150))
+	if (load->c->shape.sparse[v]) {
+		lba = load->fill_chunk * 2048;
+		n = hk == HIST_WRITE ? 8 : 2048;
+		load->fill_chunk += hk == HIST_WRITE ? 1 : sim_between(w, 1, 3);
+	} else if (hk == HIST_ZERO && sim_chance(w, 150))
 		draw_range(load, v, (uint32_t)volume_sectors(load, v) / 2, &lba, &n);
 	else if (hk != HIST_FLUSH)
 		draw_range(load, v, SLOT_SECTORS, &lba, &n);
@@ -186,6 +197,7 @@ static void io_done(struct sdc_io *io, int status)
 	if (status) {
 		w->n.errors_seen++;
 		w->n.nospace_seen += status == -ENOSPC;
+		load->refused += status == -ENOSPC;
 		if (!error_is_right(s, status))
 			sim_fail(w, "errors",
 				 "%s: %s #%llu of volume %u at sector %llu+%u: error %d",
@@ -195,10 +207,12 @@ static void io_done(struct sdc_io *io, int status)
 	}
 	hist_end(load->c->history, s->op, status, s->data, status == -ESHUTDOWN);
 	s->op = NULL;
-	load->done++;
+	load->done += !load->c->shape.sparse[h->volume];
 	w->n.ops++;
 	if (s == &h->slot[load->opts.depth])
 		read_next(h);
+	else if (load->c->shape.sparse[h->volume] && !load->paused)
+		sim_in(w, &s->think, sim_below(w, 100 * SIM_US));
 	else if (!load->paused)
 		sim_in(w, &s->think, load->opts.think_ns ? sim_latency(w, load->opts.think_ns) : 1);
 }
@@ -210,7 +224,7 @@ static void submit(struct slot *s)
 
 	s->busy = true;
 	s->io.done = io_done;
-	load->begun++;
+	load->begun += !load->c->shape.sparse[h->volume];
 	sim_trace(load->c->w,
 		  "event=io sdc=%s op=%llu kind=%u volume=%u lba=%llu sectors=%u fua=%d",
 		  h->sdc->host.name, (unsigned long long)s->op->id, s->io.kind, h->volume,
@@ -232,12 +246,29 @@ static bool lie(struct slot *s)
 	return true;
 }
 
+/* The volume that fills the pool is at work only when told to. */
+static bool may_fill(struct load *load, unsigned volume)
+{
+	if (load->fill_chunk >= volume_sectors(load, volume) / 2048) {
+		load->fill_chunk = 0;
+		load->fill = load->fill == FILL ? FULL : EMPTY;
+	}
+	if (load->fill == FILL && load->refused > 8) {
+		load->fill_chunk = 0;
+		load->fill = FULL;
+	}
+	return load->fill == FILL || load->fill == DRAIN;
+}
+
 static bool may_begin(const struct slot *s)
 {
 	const struct handle *h = s->handle;
 
+	if (h->load->c->shape.sparse[h->volume] && !may_fill(h->load, h->volume))
+		return false;
+
 	return !h->load->paused && !s->busy && h->vol && !h->closing &&
-	       h->load->begun < h->load->opts.ops;
+	       (h->load->c->shape.sparse[h->volume] || h->load->begun < h->load->opts.ops);
 }
 
 static void push_slot(struct slot *s)
@@ -295,6 +326,10 @@ static void read_next(struct handle *h)
 	struct slot *s = &h->slot[load->opts.depth];
 	uint64_t left = volume_sectors(load, h->volume) - h->read_at;
 	uint32_t n = left < SLOT_SECTORS ? (uint32_t)left : SLOT_SECTORS;
+	bool sparse = load->c->shape.sparse[h->volume];
+
+	if (sparse && n)
+		n = 16;
 
 	if (!n || load->c->w->failed) {
 		h->read_at = UINT64_MAX;
@@ -306,7 +341,7 @@ static void read_next(struct handle *h)
 	s->io.bytes = (uint64_t)n * SIM_SECTOR;
 	s->op = hist_begin(load->c->history, HIST_READ, load->c->volume_history[h->volume],
 			   h->sdc->index, h->read_at, n, false);
-	h->read_at += n;
+	h->read_at += sparse ? 2048 : n;
 	memset(s->data, 0xee, s->io.bytes);
 	set_iov(load->c->w, s, s->io.bytes);
 	submit(s);
@@ -410,7 +445,7 @@ void load_killed(struct load *load, struct sim_sdc *s)
 		h->opening = h->closing = false;
 		h->read_at = UINT64_MAX;
 		for (unsigned i = 0; i <= load->opts.depth; i++) {
-			load->done += h->slot[i].busy;
+			load->done += h->slot[i].busy && !load->c->shape.sparse[v];
 			h->slot[i].busy = false;
 			h->slot[i].op = NULL;
 			sim_cancel(load->c->w, &h->slot[i].think);
@@ -491,9 +526,27 @@ bool load_errors_expected(const struct load *load, unsigned volume, uint64_t lba
 	return false;
 }
 
-void load_expect_nospace(struct load *load)
+bool load_fill(struct load *load)
 {
-	load->nospace = true;
+	const struct sim_shape *shape = &load->c->shape;
+
+	for (unsigned v = 0; v < shape->volumes; v++) {
+		if (!shape->sparse[v])
+			continue;
+		load->nospace = true;
+		load->fill = FILL;
+		load->refused = 0;
+		if (load->handle[shape->mapped_to[v]][v].vol)
+			kick_slots(&load->handle[shape->mapped_to[v]][v]);
+		return true;
+	}
+	return false;
+}
+
+void load_drain(struct load *load)
+{
+	if (load->fill == FULL)
+		load->fill = DRAIN;
 }
 
 static void make_handle(struct load *load, unsigned sdc, unsigned volume)

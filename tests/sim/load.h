@@ -35,8 +35,10 @@ bool load_open(const struct load *load);
 /* Blocks that were damaged on a medium: an error is a right answer there. */
 void load_expect_errors(struct load *load, unsigned volume, uint64_t lba, uint32_t sectors);
 bool load_errors_expected(const struct load *load, unsigned volume, uint64_t lba, uint32_t sectors);
-/* The pool may be full from now on. */
-void load_expect_nospace(struct load *load);
+/* Writes to every chunk of the volume that is larger than the pool, until it is full; later frees
+ * some of it again. Nothing happens without such a volume. Return: whether there is one. */
+bool load_fill(struct load *load);
+void load_drain(struct load *load);
 
 /* Starts to read every volume wholly, through one SDC each; load_idle() says when it is done. */
 void load_read_all(struct load *load);

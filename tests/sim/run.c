@@ -96,14 +96,18 @@ static void on_stopped(void *arg)
 struct stop_item {
 	struct sim_item item;
 	struct run *r;
-	struct sds *core;
+	struct sds *sds; /* one of the two */
+	struct sdc *sdc;
 };
 
 static void stop_run(struct sim_item *item)
 {
 	struct stop_item *s = sim_container(item, struct stop_item, item);
 
-	sds_stop(s->core, on_stopped, s->r);
+	if (s->sds)
+		sds_stop(s->sds, on_stopped, s->r);
+	else
+		sdc_stop(s->sdc, on_stopped, s->r);
 	free(s);
 }
 
@@ -112,9 +116,20 @@ static void stop_drop(struct sim_item *item)
 	free(sim_container(item, struct stop_item, item));
 }
 
+static void stop(struct run *r, struct sim_proc *p, struct sds *sds, struct sdc *sdc)
+{
+	struct stop_item *s = calloc(1, sizeof(*s));
+
+	s->item = (struct sim_item){.run = stop_run, .drop = stop_drop};
+	s->r = r;
+	s->sds = sds;
+	s->sdc = sdc;
+	sim_proc_push(p, &s->item);
+}
+
 static bool all_stopped(struct sim_cluster *c)
 {
-	return the_run->stopped == c->shape.sdss;
+	return the_run->stopped == c->shape.sdss + c->shape.sdcs;
 }
 
 /* An orderly end: volumes closed, SDSs stopped. */
@@ -127,16 +142,12 @@ static void wind_up(struct run *r)
 	load_close_all(r->load);
 	if (!sim_run_until(c, idle, 60 * SIM_S) && !r->w.failed)
 		sim_fail(&r->w, "liveness", "volumes do not close within 60 s");
-	for (unsigned i = 0; i < c->shape.sdss && !r->w.failed; i++) {
-		struct stop_item *s = calloc(1, sizeof(*s));
-
-		s->item = (struct sim_item){.run = stop_run, .drop = stop_drop};
-		s->r = r;
-		s->core = c->sds[i].core;
-		sim_proc_push(c->sds[i].p, &s->item);
-	}
+	for (unsigned i = 0; i < c->shape.sdcs && !r->w.failed; i++)
+		stop(r, c->sdc[i].p, NULL, c->sdc[i].core);
+	for (unsigned i = 0; i < c->shape.sdss && !r->w.failed; i++)
+		stop(r, c->sds[i].p, c->sds[i].core, NULL);
 	if (!r->w.failed && !sim_run_until(c, all_stopped, 60 * SIM_S) && !r->w.failed)
-		sim_fail(&r->w, "liveness", "SDSs do not stop within 60 s");
+		sim_fail(&r->w, "liveness", "processes do not stop within 60 s");
 }
 
 static uint32_t draw_kinds(struct sim_world *w, uint32_t allowed)

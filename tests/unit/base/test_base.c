@@ -20,7 +20,6 @@
 #include "common/base/timers.h"
 #include "common/base/uuid.h"
 #include "common/port/buf.h"
-#include "common/shared/chunk_pg.h"
 
 static void sizes(void **state)
 {
@@ -246,41 +245,6 @@ static void buffers_keep_a_reserve(void **state)
 	ash_bufs_free(bufs);
 }
 
-static void chunk_to_pg(void **state)
-{
-	/* Golden: part of the contract of every pool ever made. */
-	static const struct {
-		uint64_t first, chunk;
-		uint32_t shift, count, pg;
-	} golden[] = {
-		{0, 0, 12, 4096, 3503},
-		{7, 1, 12, 4096, 3511},
-		{0, 4096, 12, 4096, 3265},
-		{123456, 999999, 10, 1024, 632},
-	};
-	unsigned hits[64] = {0}, distinct = 0;
-	static unsigned char seen[4096];
-
-	for (size_t i = 0; i < sizeof(golden) / sizeof(golden[0]); i++)
-		assert_int_equal(ash_chunk_pg(golden[i].first, golden[i].chunk, golden[i].shift,
-					      golden[i].count),
-				 golden[i].pg);
-	/* Exact balance over any aligned run of pg_count chunks. */
-	for (uint64_t c = 0; c < 64 * 100; c++)
-		hits[ash_chunk_pg(3, c, 6, 64)]++;
-	for (int i = 0; i < 64; i++)
-		assert_int_equal(hits[i], 100);
-	/* Doubling keeps a chunk on its PG or moves it to the PG's new sibling. */
-	for (uint64_t c = 0; c < 100000; c++)
-		assert_int_equal(ash_chunk_pg(5, c, 6, 128) % 64, ash_chunk_pg(5, c, 6, 64));
-	/* One table per flex_bg of 2 GiB over 1 TiB: spread, not two PGs. */
-	for (uint64_t i = 0; i < 512; i++)
-		seen[ash_chunk_pg(0, i * 2048, 12, 4096)] = 1;
-	for (int i = 0; i < 4096; i++)
-		distinct += seen[i];
-	assert_true(distinct > 400);
-}
-
 static void rules_have_names(void **state)
 {
 	assert_int_equal(ash_rule_find("SEAL"), ASH_RULE_SEAL);
@@ -301,7 +265,6 @@ int main(void)
 		cmocka_unit_test(histogram_quantiles),
 		cmocka_unit_test(conf_flags_win),
 		cmocka_unit_test(buffers_keep_a_reserve),
-		cmocka_unit_test(chunk_to_pg),
 		cmocka_unit_test(rules_have_names),
 	};
 

@@ -2,6 +2,7 @@
 /* Data servers: admission, registration of a process, failure. */
 #include <arpa/inet.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clean.h"
@@ -212,6 +213,18 @@ static void close_devices(struct mdm_state *st, Pb__Sds *const *sdss, size_t cou
 	free(lost);
 }
 
+bool mdm_sds_is_registered(const struct mdm_state *st, const Pb__CmdSdsRegister *c,
+			   uint64_t *ret_sds)
+{
+	const Pb__Sds *sds = who_registers(st, c);
+
+	if (!sds || !sds->up || !mdm_bytes_equal(&sds->session, &c->session) ||
+	    !same_endpoints(sds, c))
+		return false;
+	*ret_sds = sds->id;
+	return true;
+}
+
 static void register_apply(struct mdm_state *st, const void *body, struct mdm_result *res)
 {
 	const Pb__CmdSdsRegister *c = body;
@@ -219,7 +232,7 @@ static void register_apply(struct mdm_state *st, const void *body, struct mdm_re
 	bool restarted = !mdm_bytes_equal(&sds->session, &c->session), was_up = sds->up;
 
 	res->id = sds->id;
-	if (!restarted && was_up && same_endpoints(sds, c))
+	if (mdm_sds_is_registered(st, c, &res->id))
 		return;
 	if (restarted) {
 		/* The process before this one is over, its openings and promises with it. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a pool can hold, from the capacities of its devices and the sizes of its volumes. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clean.h"

@@ -79,7 +79,7 @@ struct mdm_session;
  * @propose: append a packed pb.Command to the replicated log. done runs once, later: result 0 and
  *           what apply said; -ENOTSUP not the leader; -EIO unknown whether it will be applied.
  *           Applied commands reach mdm_service_applied() on every member, before done on the
- * leader.
+ *           leader. Never called from inside propose, nor after mdm_service_free().
  * @reply, push: to one session; borrowed, packed at once.
  */
 struct mdm_port {
@@ -95,7 +95,10 @@ struct mdm_port {
 	void (*reply)(struct mdm_port *port, struct mdm_session *s, const Pb__Reply *reply);
 	void (*push)(struct mdm_port *port, struct mdm_session *s, const Pb__Push *push);
 	void (*close)(struct mdm_port *port, struct mdm_session *s);
-	/* Raft membership: add, remove, promote, transfer; NULL where there is none (simulator). */
+	/* Raft membership: add, remove, switch, transfer; NULL where there is none (simulator).
+	 * done runs once, later. After add and remove the service records the new list of members
+	 * (MDM_SET). Transfer without a member: the shell brings an MDM up to date and picks the
+	 * one with the freshest heartbeat (asked for by a tie-breaker that leads). */
 	void (*members)(struct mdm_port *port, const Pb__MdmChange *change,
 			void (*done)(void *arg, const struct ash_error *err), void *arg);
 	/* Fills reachable/state/applied of members for status. May be NULL. */
@@ -110,7 +113,7 @@ void mdm_service_free(struct mdm_service *svc);
 void mdm_service_set_state(struct mdm_service *svc, struct mdm_state *st);
 
 /* Leadership changed. A new leader starts every failure count afresh. @leader_address may be NULL.
- */
+ * Say @leader only once everything committed before was applied here. */
 void mdm_service_role(struct mdm_service *svc, bool leader, const char *leader_address);
 
 /* A command was applied (any member). Map pushes are batched: at most one per session per turn. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows of placement groups: storage, order by gen, and the loss of devices. */
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clean.h"

@@ -236,6 +236,10 @@ struct ash_error mdm_check_name(const struct mdm_state *st, int kind, const char
 				uint64_t domain, uint64_t self);
 struct ash_error mdm_no_such(int kind, uint64_t id);
 
+/* Is the SDS registered just so, and up? */
+bool mdm_sds_is_registered(const struct mdm_state *st, const Pb__CmdSdsRegister *c,
+			   uint64_t *ret_sds);
+
 /* Parts of removal, one per family. */
 struct ash_error mdm_check_remove_device(const struct mdm_state *st, const Pb__CmdRemove *c);
 void mdm_apply_remove_device(struct mdm_state *st, Pb__Device *dev);

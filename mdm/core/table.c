@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clean.h"

@@ -2,6 +2,8 @@
 /* The state: determinism, snapshots, deltas, and what is refused. */
 #include "random.h"
 
+#include "common/map/map.h"
+
 static void assert_same(const struct mdm_state *a, const struct mdm_state *b)
 {
 	size_t na, nb;
@@ -170,6 +172,7 @@ struct receiver {
 	uint64_t id, version;
 	struct known *k;
 	size_t count;
+	struct ash_map *map; /* how SDSs and SDCs take it in; may be NULL */
 };
 
 #define KIND_SYSTEM 100
@@ -206,6 +209,8 @@ static void learn(struct receiver *r, uint64_t kind, uint64_t id, uint64_t sub, 
 
 static void receive(struct receiver *r, const Pb__Map *map)
 {
+	if (r->map)
+		assert_int_equal(ash_map_apply(r->map, map, NULL), 0);
 	if (!map->base_version)
 		while (r->count)
 			forget_known(r, &r->k[0]);
@@ -249,6 +254,28 @@ static void forget_all(struct receiver *r)
 		forget_known(r, &r->k[0]);
 	free(r->k);
 	r->k = NULL;
+	ash_map_free(r->map);
+}
+
+/* Rows of the receiver's own map are those of the state. */
+static void compare_rows(struct receiver *r, const struct mdm_state *st)
+{
+	struct ash_map_pool *pool = NULL;
+
+	assert_int_equal(ash_map_version(r->map), st->version);
+	while ((pool = ash_map_next_pool(r->map, pool ? pool->id : 0))) {
+		const struct mdm_rows *rows = mdm_rows(st, pool->id);
+
+		/* An SDC may keep a pool that it no longer needs. */
+		for (uint32_t pg = 0; rows && r->audience != MDM_FOR_SDC && pg < pool->pg_count;
+		     pg++) {
+			assert_int_equal(pool->rows[pg].gen, rows->row[pg].gen);
+			assert_int_equal(pool->rows[pg].replicas, rows->row[pg].replicas);
+			if (rows->row[pg].gen)
+				assert_int_equal((uint8_t)(pool->rows[pg].primary + 1),
+						 rows->row[pg].primary);
+		}
+	}
 }
 
 /* What a full map says is what the receiver of deltas knows; @exact: and nothing else. */
@@ -259,6 +286,8 @@ static void compare_full(struct receiver *r, const struct mdm_state *st, bool ex
 
 	receive(&full, map);
 	pb__map__free_unpacked(map, NULL);
+	if (r->map)
+		compare_rows(r, st);
 	for (size_t i = 0; i < full.count; i++) {
 		struct known *k = know(r, full.k[i].kind, full.k[i].id, full.k[i].sub);
 
@@ -291,6 +320,8 @@ static void deltas_add_up(void **state)
 			.id = mdm_obj_id(r.c.st->table[PB__KIND__KIND_SDS].obj[0])};
 		rec[2] = (struct receiver){.audience = MDM_FOR_SDC, .id = sdc};
 		rec[3] = (struct receiver){.audience = MDM_FOR_SDS, .id = UINT64_MAX - 1};
+		for (unsigned k = 0; k < 3; k++)
+			rec[k].map = ash_map_new();
 		for (unsigned i = 0; i < 1200; i++) {
 			random_step(&r);
 			for (unsigned k = 0; k < 4; k++) {

@@ -44,9 +44,8 @@ struct sdc_peer *peer_of(struct sdc *sdc, uint64_t sds, uint16_t reactor,
 		peer->next = sdc->peers;
 		sdc->peers = peer;
 	}
-	/* A live connection has proved who is there; the address is for the next one. */
-	if (!peer->conn)
-		peer->endpoint = *endpoint;
+	/* For the next connection; a live one has proved who is there. */
+	peer->endpoint = *endpoint;
 	return peer;
 }
 

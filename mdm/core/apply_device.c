@@ -44,9 +44,10 @@ static struct ash_error add_check(const struct mdm_state *st, const void *body)
 		return ash_error_make(ASH_E_EXISTS, "device %s: its UUID belongs to device \"%s\"",
 				      c->path, other->name);
 	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
-	if (dev->sds == c->sds && !strcmp(dev->path, c->path))
-		return ash_error_make(ASH_E_EXISTS, "%s of SDS \"%s\" is device \"%s\" already",
-				      c->path, sds->name, dev->name);
+		if (dev->sds == c->sds && !strcmp(dev->path, c->path))
+			return ash_error_make(ASH_E_EXISTS,
+					      "%s of SDS \"%s\" is device \"%s\" already", c->path,
+					      sds->name, dev->name);
 	if (*c->name)
 		return mdm_check_name(st, PB__KIND__KIND_DEVICE, c->name, 0, 0);
 	return ash_error_ok();

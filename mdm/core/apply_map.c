@@ -62,13 +62,13 @@ static struct ash_error map_check(const struct mdm_state *st, const void *body)
 		return ash_error_make(ASH_E_EXISTS, "volume \"%s\" is mapped to SDC \"%s\" already",
 				      vol->name, SDC_NAME(st, c->sdc));
 	MDM_EACH(st, PB__KIND__KIND_MAPPING, Pb__Mapping, m)
-	if (m->volume == c->volume && !c->shared)
-		return ash_error_make(
-			ASH_E_IN_USE,
-			"volume \"%s\" is mapped to SDC \"%s\"; a second mapping needs "
-			"--shared, and software on both that expects to share (live "
-			"migration, a cluster file system)",
-			vol->name, SDC_NAME(st, m->sdc));
+		if (m->volume == c->volume && !c->shared)
+			return ash_error_make(
+				ASH_E_IN_USE,
+				"volume \"%s\" is mapped to SDC \"%s\"; a second mapping needs "
+				"--shared, and software on both that expects to share (live "
+				"migration, a cluster file system)",
+				vol->name, SDC_NAME(st, m->sdc));
 	return ash_error_ok();
 }
 
@@ -161,12 +161,11 @@ static void add_fence(struct mdm_state *st, const Pb__Mapping *m)
 	f->node = m->node;
 	f->sdc = m->sdc;
 	f->pending_sds = ash_xcalloc(st->table[PB__KIND__KIND_SDS].count + 1, sizeof(uint64_t));
-	MDM_EACH(st, PB__KIND__KIND_SDS, Pb__Sds, sds)
-	{
+	MDM_EACH(st, PB__KIND__KIND_SDS, Pb__Sds, sds) {
 		bool holds = false;
 
 		MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
-		holds |= dev->sds == sds->id && dev->pool == vol->pool && dev->incarnation;
+			holds |= dev->sds == sds->id && dev->pool == vol->pool && dev->incarnation;
 		if (holds && sds->session.len)
 			f->pending_sds[f->n_pending_sds++] = sds->id;
 	}
@@ -192,8 +191,8 @@ void mdm_apply_unmap(struct mdm_state *st, Pb__Mapping *m, bool force)
 static Pb__Fence *fence_of(const struct mdm_state *st, uint64_t node, uint64_t sdc)
 {
 	MDM_EACH(st, PB__KIND__KIND_FENCE, Pb__Fence, f)
-	if (f->node == node && f->sdc == sdc)
-		return f;
+		if (f->node == node && f->sdc == sdc)
+			return f;
 	return NULL;
 }
 

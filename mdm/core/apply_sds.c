@@ -41,8 +41,8 @@ static void full_address(const char *address, char *buf, size_t room)
 static Pb__Sds *find_by_address(const struct mdm_state *st, const char *address)
 {
 	MDM_EACH(st, PB__KIND__KIND_SDS, Pb__Sds, sds)
-	if (*sds->control_address && !strcmp(sds->control_address, address))
-		return sds;
+		if (*sds->control_address && !strcmp(sds->control_address, address))
+			return sds;
 	return NULL;
 }
 
@@ -195,8 +195,7 @@ static void close_devices(struct mdm_state *st, Pb__Sds *const *sdss, size_t cou
 	size_t most = st->table[PB__KIND__KIND_DEVICE].count, n = 0;
 	uint64_t *lost = ash_xcalloc(most + 1, sizeof(*lost));
 
-	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
-	{
+	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev) {
 		bool here = false;
 
 		for (size_t i = 0; i < count; i++)

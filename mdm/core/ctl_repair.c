@@ -172,8 +172,7 @@ static void look_at(struct repair *r, const struct mdm_rows *rows, uint32_t pg)
 
 static void follow_devices(struct mdm_service *svc, uint64_t now)
 {
-	MDM_EACH(svc->st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
-	{
+	MDM_EACH(svc->st, PB__KIND__KIND_DEVICE, Pb__Device, dev) {
 		struct svc_dev *d = svc_dev(svc, dev->id);
 		bool can = mdm_device_usable(svc->st, dev);
 
@@ -222,8 +221,7 @@ void ctl_repair(struct mdm_service *svc, uint64_t now)
 	follow_devices(svc, now);
 	r.change = ash_xcalloc(BATCH_MAX, sizeof(*r.change));
 	r.list = ash_xcalloc(BATCH_MAX, sizeof(*r.list));
-	MDM_EACH(svc->st, PB__KIND__KIND_POOL, Pb__Pool, pool)
-	{
+	MDM_EACH(svc->st, PB__KIND__KIND_POOL, Pb__Pool, pool) {
 		const struct mdm_rows *rows = mdm_rows(svc->st, pool->id);
 
 		for (uint32_t pg = 0; pool->had_volume && pg < rows->pg_count && r.n < BATCH_MAX;

@@ -50,8 +50,7 @@ static void find_needs(struct cut *cut)
 {
 	if (cut->audience != MDM_FOR_SDC)
 		return;
-	MDM_EACH(cut->st, PB__KIND__KIND_MAPPING, Pb__Mapping, m)
-	{
+	MDM_EACH(cut->st, PB__KIND__KIND_MAPPING, Pb__Mapping, m) {
 		const Pb__Volume *vol = mdm_volume(cut->st, m->volume);
 
 		if (m->sdc != cut->id)
@@ -78,16 +77,16 @@ static void put_layout(struct cut *cut)
 	if (st->system && st->system->version > cut->have)
 		cut->map->system = mdm_pb_clone(st->system);
 	MDM_EACH(st, PB__KIND__KIND_MDM, Pb__MdmMember, m)
-	if (m->version > cut->have)
-		PUT(cut, mdms, m);
+		if (m->version > cut->have)
+			PUT(cut, mdms, m);
 	if (cut->audience == MDM_FOR_SDC)
 		return;
 	MDM_EACH(st, PB__KIND__KIND_DOMAIN, Pb__Domain, d)
-	if (d->version > cut->have && in_domain(cut, d->id))
-		PUT(cut, domains, d);
+		if (d->version > cut->have && in_domain(cut, d->id))
+			PUT(cut, domains, d);
 	MDM_EACH(st, PB__KIND__KIND_FAULT_SET, Pb__FaultSet, fs)
-	if (fs->version > cut->have && in_domain(cut, fs->domain))
-		PUT(cut, fault_sets, fs);
+		if (fs->version > cut->have && in_domain(cut, fs->domain))
+			PUT(cut, fault_sets, fs);
 }
 
 static void put_servers(struct cut *cut)
@@ -95,10 +94,10 @@ static void put_servers(struct cut *cut)
 	const struct mdm_state *st = cut->st;
 
 	MDM_EACH(st, PB__KIND__KIND_POOL, Pb__Pool, pool)
-	if (in_domain(cut, pool->domain) && wanted(cut, &cut->pools, pool->id, pool->version))
-		PUT(cut, pools, pool);
-	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
-	{
+		if (in_domain(cut, pool->domain) &&
+		    wanted(cut, &cut->pools, pool->id, pool->version))
+			PUT(cut, pools, pool);
+	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev) {
 		if (!pool_in_domain(cut, dev->pool))
 			continue;
 		if (wanted(cut, &cut->pools, dev->pool, dev->version)) {
@@ -110,8 +109,8 @@ static void put_servers(struct cut *cut)
 		}
 	}
 	MDM_EACH(st, PB__KIND__KIND_SDS, Pb__Sds, sds)
-	if (in_domain(cut, sds->domain) && wanted(cut, &cut->sdss, sds->id, sds->version))
-		PUT(cut, sdss, sds);
+		if (in_domain(cut, sds->domain) && wanted(cut, &cut->sdss, sds->id, sds->version))
+			PUT(cut, sdss, sds);
 }
 
 static void put_volumes(struct cut *cut)
@@ -119,16 +118,19 @@ static void put_volumes(struct cut *cut)
 	const struct mdm_state *st = cut->st;
 
 	MDM_EACH(st, PB__KIND__KIND_VOLUME, Pb__Volume, vol)
-	if (pool_in_domain(cut, vol->pool) && wanted(cut, &cut->volumes, vol->id, vol->version))
-		PUT(cut, volumes, vol);
+		if (pool_in_domain(cut, vol->pool) &&
+		    wanted(cut, &cut->volumes, vol->id, vol->version))
+			PUT(cut, volumes, vol);
 	MDM_EACH(st, PB__KIND__KIND_MAPPING, Pb__Mapping, m)
-	if (m->version > cut->have &&
-	    (cut->audience == MDM_FOR_SDC ? m->sdc == cut->id
-					  : pool_in_domain(cut, mdm_volume(st, m->volume)->pool)))
-		PUT(cut, mappings, m);
+		if (m->version > cut->have &&
+		    (cut->audience == MDM_FOR_SDC
+			     ? m->sdc == cut->id
+			     : pool_in_domain(cut, mdm_volume(st, m->volume)->pool)))
+			PUT(cut, mappings, m);
 	MDM_EACH(st, PB__KIND__KIND_SDC, Pb__Sdc, sdc)
-	if (sdc->version > cut->have && (cut->audience != MDM_FOR_SDC || sdc->id == cut->id))
-		PUT(cut, sdcs, sdc);
+		if (sdc->version > cut->have &&
+		    (cut->audience != MDM_FOR_SDC || sdc->id == cut->id))
+			PUT(cut, sdcs, sdc);
 }
 
 static void put_pending(struct cut *cut)
@@ -138,11 +140,11 @@ static void put_pending(struct cut *cut)
 	if (cut->audience == MDM_FOR_SDC)
 		return;
 	MDM_EACH(st, PB__KIND__KIND_FENCE, Pb__Fence, f)
-	if (f->version > cut->have) /* of any domain: its volume may be gone */
-		PUT(cut, fences, f);
+		if (f->version > cut->have) /* of any domain: its volume may be gone */
+			PUT(cut, fences, f);
 	MDM_EACH(st, PB__KIND__KIND_TOMBSTONE, Pb__Tombstone, t)
-	if (t->version > cut->have && pool_in_domain(cut, t->pool))
-		PUT(cut, tombstones, t);
+		if (t->version > cut->have && pool_in_domain(cut, t->pool))
+			PUT(cut, tombstones, t);
 }
 
 static void put_rows(struct cut *cut)

@@ -176,8 +176,8 @@ uint64_t mdm_place_version(const struct mdm_state *st, uint64_t domain)
 	/* A domain's own version is raised when one of its pools goes, and with it maybe the rows
 	 * with the highest gen: the place version must never go back. */
 	MDM_EACH(st, PB__KIND__KIND_DOMAIN, Pb__Domain, d)
-	if ((!domain || d->id == domain) && d->version > version)
-		version = d->version;
+		if ((!domain || d->id == domain) && d->version > version)
+			version = d->version;
 	for (size_t i = 0; i < st->rows_count; i++) {
 		const struct mdm_rows *rows = st->rows[i];
 		const Pb__Pool *pool = mdm_pool(st, rows->pool);

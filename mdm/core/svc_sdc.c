@@ -140,9 +140,9 @@ static void wait_for_servers(struct svc_call *call)
 	call->wait_sds =
 		ash_xcalloc(st->table[PB__KIND__KIND_DEVICE].count + 1, sizeof(*call->wait_sds));
 	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
-	if (vol && dev->pool == vol->pool && dev->incarnation &&
-	    (!call->wait_count || call->wait_sds[call->wait_count - 1] != dev->sds))
-		call->wait_sds[call->wait_count++] = dev->sds;
+		if (vol && dev->pool == vol->pool && dev->incarnation &&
+		    (!call->wait_count || call->wait_sds[call->wait_count - 1] != dev->sds))
+			call->wait_sds[call->wait_count++] = dev->sds;
 	call->deadline_ns = svc_now(call->svc) + SVC_OPEN_MS * SVC_MS;
 	call->poll = poll_open;
 	call->give_up = answer_open;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/clean.h"
+#include "common/base/htab.h"
 #include "mdm/core/state.h"
 
 #define VOLUME_NAME(st, id) mdm_name(st, PB__KIND__KIND_VOLUME, id)
@@ -154,6 +155,7 @@ const struct mdm_verb mdm_verb_open = {open_check, open_apply};
 static void add_fence(struct mdm_state *st, const Pb__Mapping *m)
 {
 	const Pb__Volume *vol = mdm_volume(st, m->volume);
+	struct ash_htab holders = {0};
 	Pb__Fence *f = ash_xcalloc(1, sizeof(*f));
 
 	pb__fence__init(f);
@@ -161,14 +163,14 @@ static void add_fence(struct mdm_state *st, const Pb__Mapping *m)
 	f->node = m->node;
 	f->sdc = m->sdc;
 	f->pending_sds = ash_xcalloc(st->table[PB__KIND__KIND_SDS].count + 1, sizeof(uint64_t));
-	MDM_EACH(st, PB__KIND__KIND_SDS, Pb__Sds, sds) {
-		bool holds = false;
-
-		MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
-			holds |= dev->sds == sds->id && dev->pool == vol->pool && dev->incarnation;
-		if (holds && sds->session.len)
+	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
+		if (dev->pool == vol->pool && dev->incarnation &&
+		    ash_htab_put(&holders, dev->sds, dev))
+			abort();
+	MDM_EACH(st, PB__KIND__KIND_SDS, Pb__Sds, sds)
+		if (sds->session.len && ash_htab_get(&holders, sds->id))
 			f->pending_sds[f->n_pending_sds++] = sds->id;
-	}
+	ash_htab_done(&holders);
 	if (f->n_pending_sds)
 		mdm_add(st, PB__KIND__KIND_FENCE, f);
 	else

@@ -15,6 +15,7 @@ struct cut {
 	uint64_t domain; /* SDS: its own. 0 = any */
 	/* SDC: what its mappings make it need. Value: NEED_DELTA or NEED_ALL. */
 	struct ash_htab pools, volumes, sdss;
+	bool new_pool; /* some pool is new to it as a whole */
 };
 
 #define NO_DOMAIN UINT64_MAX
@@ -57,6 +58,7 @@ static void find_needs(struct cut *cut)
 			continue;
 		need(&cut->volumes, vol->id, m->created > cut->have);
 		need(&cut->pools, vol->pool, m->created > cut->have);
+		cut->new_pool |= m->created > cut->have;
 	}
 }
 
@@ -89,27 +91,39 @@ static void put_layout(struct cut *cut)
 			PUT(cut, fault_sets, fs);
 }
 
+/* Is anything of this SDS part of what an SDC needs? */
+static bool sds_needed(const struct cut *cut, uint64_t sds)
+{
+	MDM_EACH(cut->st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
+		if (dev->sds == sds && ash_htab_get(&cut->pools, dev->pool))
+			return true;
+	return false;
+}
+
+/* An SDC follows thousands of changes that are not its own: what did not change costs a compare. */
 static void put_servers(struct cut *cut)
 {
 	const struct mdm_state *st = cut->st;
+	bool for_sdc = cut->audience == MDM_FOR_SDC;
 
 	MDM_EACH(st, PB__KIND__KIND_POOL, Pb__Pool, pool)
 		if (in_domain(cut, pool->domain) &&
 		    wanted(cut, &cut->pools, pool->id, pool->version))
 			PUT(cut, pools, pool);
 	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev) {
-		if (!pool_in_domain(cut, dev->pool))
+		if ((dev->version <= cut->have && !cut->new_pool) ||
+		    !pool_in_domain(cut, dev->pool) ||
+		    !wanted(cut, &cut->pools, dev->pool, dev->version))
 			continue;
-		if (wanted(cut, &cut->pools, dev->pool, dev->version)) {
-			PUT(cut, devices, dev);
-			/* With a device that is new to it an SDC may need the SDS too. */
+		PUT(cut, devices, dev);
+		/* With a device that is new to it an SDC may need the SDS too. */
+		if (for_sdc)
 			need(&cut->sdss, dev->sds, true);
-		} else if (ash_htab_get(&cut->pools, dev->pool)) {
-			need(&cut->sdss, dev->sds, false);
-		}
 	}
 	MDM_EACH(st, PB__KIND__KIND_SDS, Pb__Sds, sds)
-		if (in_domain(cut, sds->domain) && wanted(cut, &cut->sdss, sds->id, sds->version))
+		if (for_sdc ? ash_htab_get(&cut->sdss, sds->id) ||
+				      (sds->version > cut->have && sds_needed(cut, sds->id))
+			    : sds->version > cut->have && in_domain(cut, sds->domain))
 			PUT(cut, sdss, sds);
 }
 

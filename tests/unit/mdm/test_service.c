@@ -340,6 +340,47 @@ static void whole_set_back_is_served_at_once(void **state)
 	desk_close(&d);
 }
 
+/* A power cut takes MDMs and SDSs; one disk does not come back, and nothing is lost by it. */
+static void restarted_servers_wait_for_the_verdict_on_others(void **state)
+{
+	struct desk d;
+
+	desk_cluster(&d, 2);
+	desk_volume(&d, NULL);
+	desk_servers[0].alive = desk_servers[1].alive = false;
+	mdm_service_role(d.svc, false, NULL);
+	desk_pass(&d, 3000);
+	mdm_service_role(d.svc, true, "127.0.0.1:6611");
+	desk_servers[0].process = 900;
+	assert_int_equal(desk_register(&d, &desk_servers[0]), -1);
+	desk_pass(&d, 900);
+	assert_int_equal(in_state(&d, 2), 16);
+	desk_pass(&d, 500);
+	assert_int_equal(desk_servers[0].c->reply->r_case, PB__REPLY__R_MAP);
+	desk_servers[0].alive = true;
+	for (uint32_t pg = 0; pg < 16; pg++)
+		assert_int_equal(row(&d, pg)->last_count, 2);
+	assert_int_equal(desk_open_device(&d, &desk_servers[0], d.c.dev[0], 2), 0);
+	desk_pass(&d, 4500);
+	assert_int_equal(in_state(&d, 0), 16); /* the other might come, with more */
+	desk_pass(&d, 1500);
+	assert_int_equal(in_state(&d, 1), 16);
+	desk_close(&d);
+}
+
+static void one_restart_among_healthy_ones_does_not_wait(void **state)
+{
+	struct desk d;
+
+	desk_cluster(&d, 3);
+	desk_volume(&d, NULL);
+	desk_pass(&d, 500);
+	desk_servers[0].process = 900;
+	assert_int_equal(desk_register(&d, &desk_servers[0]), 0);
+	assert_int_equal(d.of_case[PB__COMMAND__C_SDS_STATE], 0);
+	desk_close(&d);
+}
+
 static void stale_process_is_told_to_register(void **state)
 {
 	struct desk d;
@@ -874,6 +915,8 @@ int main(void)
 		cmocka_unit_test(own_stall_is_forgiven),
 		cmocka_unit_test(those_that_fall_together_fail_in_one_step),
 		cmocka_unit_test(whole_set_back_is_served_at_once),
+		cmocka_unit_test(restarted_servers_wait_for_the_verdict_on_others),
+		cmocka_unit_test(one_restart_among_healthy_ones_does_not_wait),
 		cmocka_unit_test(stale_process_is_told_to_register),
 		cmocka_unit_test(copies_are_built_again),
 		cmocka_unit_test(accused_copies_wait_longer_each_time),

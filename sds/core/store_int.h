@@ -344,6 +344,7 @@ struct sds_job {
 	unsigned count;
 	uint64_t at, node, gen, last_seq;
 	bool drop, waiting;
+	unsigned inflight; /* drops */
 	int status;
 	void (*done)(void *arg, int status);
 	void *arg;
@@ -455,9 +456,9 @@ void sds_fail(struct sds_store *s, int err, const char *what);
 void sds_trace(struct sds_store *s, int level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 void sds_turn(struct sds_store *s);
-void sds_kick(struct sds_store *s);	 /* a turn, soon */
-void sds_kick_dead(struct sds_store *s); /* freed, soon */
-void *sds_aligned(size_t bytes);	 /* 4 KiB aligned, or NULL */
+void sds_kick(struct sds_store *s); /* a turn, soon */
+void sds_post(struct sds_store *s); /* a turn of its own, even if in one; frees a dead store */
+void *sds_aligned(size_t bytes);    /* 4 KiB aligned, or NULL */
 
 static inline uint64_t sds_data_offset(const struct sds_store *s, uint32_t ext, unsigned block)
 {

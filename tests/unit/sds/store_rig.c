@@ -96,8 +96,11 @@ int rig_close(struct rig *r)
 	r->flag = false;
 	sds_store_close(r->store, on_result, r);
 	result = wait_for(r);
-	if (result != -ETIME)
-		r->store = NULL;
+	if (result == -ETIME)
+		return result;
+	r->store = NULL;
+	while (r->w.tasks)
+		simworld_step(&r->w);
 	return result;
 }
 

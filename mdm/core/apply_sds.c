@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "common/base/clean.h"
-#include "common/base/switches.h"
 #include "mdm/core/state.h"
 
 #define SDS_PORT_DEFAULT 7072
@@ -236,8 +235,7 @@ static void register_apply(struct mdm_state *st, const void *body, struct mdm_re
 		return;
 	if (restarted) {
 		/* The process before this one is over, its openings and promises with it. */
-		if (ASH_RULE(INCARNATION))
-			close_devices(st, &sds, 1);
+		close_devices(st, &sds, 1);
 		mdm_fences_forget_sds(st, sds->id);
 		mdm_set_bytes(&sds->uuid, c->uuid.data, c->uuid.len);
 		mdm_set_bytes(&sds->session, c->session.data, c->session.len);

@@ -18,6 +18,16 @@
 #include "common/base/clean.h"
 #include "tests/unit/sds/store_crash.h"
 
+static void crash_now(struct crash *t)
+{
+	if (below(t, 5)) {
+		rig_cut(&t->r);
+	} else {
+		rig_kill(&t->r);
+		t->n->kills++;
+	}
+}
+
 static bool reopen(struct crash *t)
 {
 	struct rig *r = &t->r;
@@ -36,7 +46,7 @@ static bool reopen(struct crash *t)
 				break;
 			simworld_step(&r->w);
 		}
-		rig_cut(r);
+		crash_now(t);
 		t->n->second++;
 	}
 	status = rig_open(r);
@@ -70,6 +80,8 @@ static void note_stats(struct crash *t)
 
 static void clean_close(struct crash *t)
 {
+	int result;
+
 	t->fault = FAULT_NONE;
 	for (unsigned i = 0; i < RIG_STEPS && t->inflight && !t->m.why[0]; i++)
 		if (!simworld_step(&t->r.w))
@@ -79,9 +91,10 @@ static void clean_close(struct crash *t)
 	if (t->m.why[0])
 		return;
 	note_stats(t);
-	if (rig_close(&t->r) && !t->fault_hit)
-		model_violation(&t->m, "closing gives %d", t->r.result);
-	if (!t->r.result)
+	result = rig_close(&t->r);
+	if (result == -ETIME || (result && !t->fault_hit))
+		model_violation(&t->m, "closing gives %d", result);
+	if (!result)
 		model_flushed(&t->m, t->m.clock);
 	t->n->closes++;
 	forget_flights(t);
@@ -106,7 +119,7 @@ static void interrupted_close(struct crash *t)
 		simworld_step(&t->r.w);
 	if (closed)
 		t->r.store = NULL;
-	rig_cut(&t->r);
+	crash_now(t);
 	forget_flights(t);
 }
 
@@ -133,7 +146,7 @@ static void one_point(struct crash *t)
 	} else {
 		note_stats(t);
 		t->n->failed_store += t->r.store->failed != 0;
-		rig_cut(&t->r);
+		crash_now(t);
 		forget_flights(t);
 	}
 	t->n->points++;
@@ -143,7 +156,7 @@ static void one_point(struct crash *t)
 	if (below(t, 4) == 0)
 		crash_check_all(t, true);
 	if (!t->m.why[0] && below(t, 8) == 0) {
-		rig_cut(&t->r);
+		crash_now(t);
 		t->n->points++;
 		if (!reopen(t))
 			return;
@@ -256,7 +269,7 @@ static void print_counts(const struct counts *n, double seconds)
 	printf("points=%llu seconds=%.1f operations=%llu reads=%llu in_flight_at_cut=%llu "
 	       "blocks_changed_by_cut=%llu torn=%llu cuts_while_recovering=%llu clean_closes=%llu "
 	       "rots_noticed=%llu no_space=%llu unknown_checksums=%llu checkpoints=%llu "
-	       "evictions=%llu pages_lost=%llu failed_data=%llu failed_store=%llu\n",
+	       "evictions=%llu pages_lost=%llu failed_data=%llu failed_store=%llu kills=%llu\n",
 	       (unsigned long long)n->points, seconds, (unsigned long long)n->ops,
 	       (unsigned long long)n->reads, (unsigned long long)n->inflight,
 	       (unsigned long long)n->changed, (unsigned long long)n->torn,
@@ -264,7 +277,8 @@ static void print_counts(const struct counts *n, double seconds)
 	       (unsigned long long)n->rots, (unsigned long long)n->nospace,
 	       (unsigned long long)n->unknown, (unsigned long long)n->checkpoints,
 	       (unsigned long long)n->evictions, (unsigned long long)n->lost_pages,
-	       (unsigned long long)n->failed_data, (unsigned long long)n->failed_store);
+	       (unsigned long long)n->failed_data, (unsigned long long)n->failed_store,
+	       (unsigned long long)n->kills);
 }
 
 /* A run that met none of something has not tested it. */
@@ -272,7 +286,7 @@ static bool met_everything(const struct counts *n)
 {
 	return n->inflight && n->changed && n->torn && n->second && n->closes && n->rots &&
 	       n->nospace && n->unknown && n->checkpoints && n->evictions && n->lost_pages &&
-	       n->failed_data && n->failed_store;
+	       n->failed_data && n->failed_store && n->kills;
 }
 
 static double now_seconds(void)

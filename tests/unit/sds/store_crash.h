@@ -27,8 +27,8 @@ struct flight {
 enum fault { FAULT_NONE, FAULT_DATA, FAULT_READ, FAULT_META, FAULT_FLUSH };
 
 struct counts {
-	uint64_t failed_data, failed_store, points, ops, reads, inflight, changed, torn, second,
-		closes, rots, nospace;
+	uint64_t failed_data, failed_store, kills, points, ops, reads, inflight, changed, torn,
+		second, closes, rots, nospace;
 	uint64_t unknown, checkpoints, evictions, lost_pages;
 };
 

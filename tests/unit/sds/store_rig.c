@@ -104,12 +104,23 @@ int rig_close(struct rig *r)
 	return result;
 }
 
-void rig_cut(struct rig *r)
+static void forget(struct rig *r)
 {
-	simdisk_power_cut(r->disk);
 	sds_store_forget(r->store);
 	r->store = NULL;
 	simworld_reset(&r->w);
+}
+
+void rig_cut(struct rig *r)
+{
+	simdisk_power_cut(r->disk);
+	forget(r);
+}
+
+void rig_kill(struct rig *r)
+{
+	simdisk_kill(r->disk);
+	forget(r);
 }
 
 int rig_op(struct rig *r, unsigned kind, uint64_t node, uint64_t chunk, unsigned first,

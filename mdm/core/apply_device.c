@@ -174,6 +174,12 @@ static struct ash_error opened_check(const struct mdm_state *st, const void *bod
 			"least, use a larger disk or file",
 			dev->name, (unsigned long long)(c->size >> 20),
 			(unsigned long long)(c->capacity >> 20));
+	if (c->capacity > MDM_VOLUME_MAX || strlen(c->path) > 255)
+		return ash_error_make(
+			ASH_E_INVALID,
+			"device \"%s\" reports %llu MiB and a path of %zu characters; 1 "
+			"PiB and 255 are the limits",
+			dev->name, (unsigned long long)(c->capacity >> 20), strlen(c->path));
 	return check_opening(st, dev, c);
 }
 

@@ -22,6 +22,11 @@ static struct ash_error sdc_check(const struct mdm_state *st, const void *body)
 				      "SDC \"%s\": the GUID has %zu bytes, not 16; "
 				      "give --guid as the SDC prints it",
 				      c->name, c->guid.len);
+	if (strlen(c->address) > 255)
+		return ash_error_make(
+			ASH_E_INVALID,
+			"SDC \"%s\": the address has %zu characters; 255 are the limit", c->name,
+			strlen(c->address));
 	other = mdm_find_sdc_guid(st, &c->guid);
 	if (other)
 		return ash_error_make(

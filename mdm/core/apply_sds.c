@@ -70,6 +70,11 @@ static struct ash_error add_check(const struct mdm_state *st, const void *body)
 	if (c->uuid.len && !mdm_is_uuid(&c->uuid))
 		return ash_error_make(ASH_E_INVALID, "SDS \"%s\": the UUID has %zu bytes, not 16",
 				      c->name, c->uuid.len);
+	if (strlen(c->control_address) > 240)
+		return ash_error_make(
+			ASH_E_INVALID,
+			"SDS \"%s\": the address has %zu characters; 240 are the limit", c->name,
+			strlen(c->control_address));
 	if (!c->uuid.len && !*c->control_address)
 		return ash_error_make(
 			ASH_E_INVALID,

@@ -296,9 +296,9 @@ static void take_stats(struct mdm_service *svc, const Pb__Heartbeat *r, uint64_t
 	}
 	for (size_t i = 0; i < known->resyncs; i++)
 		mdm_pb_free(known->resync[i]);
-	known->resyncs = r->n_resync;
-	known->resync = ash_xrealloc(known->resync, (r->n_resync + 1) * sizeof(*known->resync));
-	for (size_t i = 0; i < r->n_resync; i++)
+	known->resyncs = r->n_resync < MDM_PG_MAX ? r->n_resync : MDM_PG_MAX;
+	known->resync = ash_xrealloc(known->resync, (known->resyncs + 1) * sizeof(*known->resync));
+	for (size_t i = 0; i < known->resyncs; i++)
 		known->resync[i] = mdm_pb_clone(r->resync[i]);
 	known->worst_turn_ms = r->worst_turn_ms;
 }
@@ -488,10 +488,17 @@ void svc_pg_report(struct mdm_session *s, uint64_t id, const Pb__PgReport *r)
 {
 	struct mdm_service *svc = s->svc;
 	struct svc_call *call;
+	struct ash_error err;
 	Pb__CmdPgBatch *batch;
 
 	if (!is_registered(s, id))
 		return;
+	if (r->n_changes > MDM_PG_MAX) {
+		err = ash_error_make(ASH_E_INVALID, "%zu changes in one report; %d are the limit",
+				     r->n_changes, MDM_PG_MAX);
+		svc_reply_error(s, id, &err);
+		return;
+	}
 	call = svc_call_new(s, id);
 	call->answers_count = r->n_changes;
 	call->answers = ash_xcalloc(r->n_changes, sizeof(*call->answers));

@@ -192,8 +192,12 @@ static void opened_apply(struct mdm_state *st, const void *body, struct mdm_resu
 	res->id = dev->id;
 	if (!reopened && dev->state != PB__DEVICE_STATE__DEVICE_DOWN)
 		return;
-	if (reopened && ASH_RULE(INCARNATION))
-		mdm_rows_lose(st, &dev->id, 1);
+	if (reopened && dev->incarnation) {
+		if (ASH_RULE(INCARNATION))
+			mdm_rows_lose(st, &dev->id, 1);
+		else
+			mdm_rows_adopt(st, dev->id, c->incarnation);
+	}
 	if (dev->state == PB__DEVICE_STATE__DEVICE_ADDING)
 		mdm_event(st, PB__SEVERITY__SEV_INFO, "DEVICE_READY", PB__KIND__KIND_DEVICE,
 			  dev->name, "device \"%s\" is formatted and open, %llu MiB", dev->name,

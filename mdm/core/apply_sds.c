@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/clean.h"
+#include "common/base/switches.h"
 #include "mdm/core/state.h"
 
 #define SDS_PORT_DEFAULT 7072
@@ -240,7 +241,8 @@ static void register_apply(struct mdm_state *st, const void *body, struct mdm_re
 		return;
 	if (restarted) {
 		/* The process before this one is over, its openings and promises with it. */
-		close_devices(st, &sds, 1);
+		if (ASH_RULE(INCARNATION))
+			close_devices(st, &sds, 1);
 		mdm_fences_forget_sds(st, sds->id);
 		mdm_set_bytes(&sds->uuid, c->uuid.data, c->uuid.len);
 		mdm_set_bytes(&sds->session, c->session.data, c->session.len);

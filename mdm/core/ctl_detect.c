@@ -28,8 +28,6 @@ void ctl_start(struct mdm_service *svc)
 	svc->repairing = false;
 	svc_backoff_clear(&svc->repair_backoff);
 	svc_backoff_clear(&svc->place_backoff);
-	MDM_EACH(svc->st, PB__KIND__KIND_SDS, Pb__Sds, sds)
-		svc_sds(svc, sds->id)->heard_ns = now;
 }
 
 /* While we stood still heartbeats waited unread: that time does not count. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/base/clean.h"
+#include "common/base/switches.h"
 #include "mdm/core/service_int.h"
 
 #define BATCH_MAX 1024
@@ -95,6 +96,14 @@ static void activate(struct repair *r, const struct mdm_rows *rows, uint32_t pg)
 	uint64_t best = 0, since = r->now;
 	bool best_restarted = true, all = true;
 
+	if (!ASH_RULE(LAST_SET)) {
+		for (unsigned i = 0; i < row->replicas; i++)
+			if (usable(r, row->replica[i].device))
+				best = row->replica[i].device;
+		if (best)
+			add(r, rows, pg, PB__PG_ACTION__PG_ACTIVATE, best);
+		return;
+	}
 	for (unsigned i = 0; i < row->last_count; i++) {
 		const struct svc_dev *dev = usable(r, row->last[i]);
 		bool again;

@@ -293,3 +293,17 @@ void mdm_rows_lose(struct mdm_state *st, const uint64_t *devices, size_t count)
 		free(here);
 	}
 }
+
+void mdm_rows_adopt(struct mdm_state *st, uint64_t device, uint64_t incarnation)
+{
+	struct mdm_rows *rows = mdm_rows(st, mdm_device(st, device)->pool);
+
+	for (uint32_t pg = 0; pg < rows->pg_count; pg++) {
+		int i = mdm_row_find(&rows->row[pg], device);
+
+		if (i < 0)
+			continue;
+		rows->row[pg].replica[i].incarnation = incarnation;
+		mdm_row_touch(st, rows, pg);
+	}
+}

@@ -6,11 +6,9 @@
 #include <string.h>
 
 #include "common/base/clean.h"
-#include "common/base/switches.h"
 #include "mdm/core/state.h"
 
 #define SDS_PORT_DEFAULT 7072
-#define ENDPOINTS_MAX 64
 
 /* "10.0.0.1:7072", "[::1]:7072" */
 static void endpoint_text(const Pb__Endpoint *ep, char *buf, size_t room)
@@ -42,8 +40,8 @@ static void full_address(const char *address, char *buf, size_t room)
 static Pb__Sds *find_by_address(const struct mdm_state *st, const char *address)
 {
 	MDM_EACH(st, PB__KIND__KIND_SDS, Pb__Sds, sds)
-		if (*sds->control_address && !strcmp(sds->control_address, address))
-			return sds;
+	if (*sds->control_address && !strcmp(sds->control_address, address))
+		return sds;
 	return NULL;
 }
 
@@ -71,11 +69,6 @@ static struct ash_error add_check(const struct mdm_state *st, const void *body)
 	if (c->uuid.len && !mdm_is_uuid(&c->uuid))
 		return ash_error_make(ASH_E_INVALID, "SDS \"%s\": the UUID has %zu bytes, not 16",
 				      c->name, c->uuid.len);
-	if (strlen(c->control_address) > 240)
-		return ash_error_make(
-			ASH_E_INVALID,
-			"SDS \"%s\": the address has %zu characters; 240 are the limit", c->name,
-			strlen(c->control_address));
 	if (!c->uuid.len && !*c->control_address)
 		return ash_error_make(
 			ASH_E_INVALID,
@@ -150,13 +143,13 @@ static struct ash_error register_check(const struct mdm_state *st, const void *b
 				      "an SDS registers with a UUID of %zu and a "
 				      "session of %zu bytes; both have 16",
 				      c->uuid.len, c->session.len);
-	if (!c->n_endpoints || c->n_endpoints > ENDPOINTS_MAX)
+	if (!c->n_endpoints || c->n_endpoints > MDM_ENDPOINTS_MAX)
 		return ash_error_make(ASH_E_INVALID,
 				      "an SDS registers with %zu endpoints; 1 to %d are possible",
-				      c->n_endpoints, ENDPOINTS_MAX);
+				      c->n_endpoints, MDM_ENDPOINTS_MAX);
 	for (size_t i = 0; i < c->n_endpoints; i++)
 		if (c->endpoints[i]->ip.len != 16 || !c->endpoints[i]->port ||
-		    c->endpoints[i]->port > 65535)
+		    c->endpoints[i]->port > 65535 || c->endpoints[i]->transport > UINT8_MAX)
 			return ash_error_make(ASH_E_INVALID,
 					      "endpoint %zu of an SDS has no usable "
 					      "address; set --advertise IP:PORT",
@@ -201,7 +194,8 @@ static void close_devices(struct mdm_state *st, Pb__Sds *const *sdss, size_t cou
 	size_t most = st->table[PB__KIND__KIND_DEVICE].count, n = 0;
 	uint64_t *lost = ash_xcalloc(most + 1, sizeof(*lost));
 
-	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev) {
+	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
+	{
 		bool here = false;
 
 		for (size_t i = 0; i < count; i++)
@@ -241,8 +235,7 @@ static void register_apply(struct mdm_state *st, const void *body, struct mdm_re
 		return;
 	if (restarted) {
 		/* The process before this one is over, its openings and promises with it. */
-		if (ASH_RULE(INCARNATION))
-			close_devices(st, &sds, 1);
+		close_devices(st, &sds, 1);
 		mdm_fences_forget_sds(st, sds->id);
 		mdm_set_bytes(&sds->uuid, c->uuid.data, c->uuid.len);
 		mdm_set_bytes(&sds->session, c->session.data, c->session.len);

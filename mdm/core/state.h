@@ -23,6 +23,7 @@
 #define MDM_PG_MAX 65536
 #define MDM_PG_DEFAULT 4096
 #define MDM_NO_ROW UINT32_MAX
+#define MDM_ENDPOINTS_MAX 64 /* reactors of an SDS; map readers have no room for more */
 
 struct mdm_table {
 	void **obj;
@@ -182,10 +183,8 @@ uint64_t mdm_place_version(const struct mdm_state *st, uint64_t domain);
  * nobody serves and the last in-sync set is remembered.
  */
 void mdm_rows_lose(struct mdm_state *st, const uint64_t *devices, size_t count);
-/* As mdm_rows_lose() for one copy of one row, which the caller then touches with @gen. */
+/* The same for one copy of one row, which the caller then touches with @gen. */
 void mdm_row_lose(struct mdm_row *row, uint64_t device, uint64_t gen);
-/* What a device held in sync counts for its new opening: only where that rule is left out. */
-void mdm_rows_adopt(struct mdm_state *st, uint64_t device, uint64_t incarnation);
 
 /* ---------------------------------------------------------------- capacity.c */
 

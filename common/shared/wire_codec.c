@@ -70,7 +70,7 @@ int ash_hdr_decode(const uint8_t in[ASH_HDR_BYTES], struct ash_hdr *ret_h)
 		return -EPROTONOSUPPORT;
 	crc = ash_get32(w.crc);
 	w.crc = ash_put32(0);
-#ifndef ASHLAR_FUZZ_BUILD
+#ifndef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
 	if (crc != ash_crc32c(&w, sizeof(w)))
 		return -EBADMSG;
 #else
@@ -101,7 +101,7 @@ int ash_relay_decode(const uint8_t in[ASH_RELAY_BYTES], struct ash_relay *ret_re
 	memcpy(&r, in, sizeof(r));
 	if (!all_zero(r.reserved, sizeof(r.reserved)))
 		return -EBADMSG;
-#ifndef ASHLAR_FUZZ_BUILD
+#ifndef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
 	if (ash_get32(r.crc) != ash_crc32c(&r, offsetof(struct ash_wire_relay, crc)))
 		return -EBADMSG;
 #endif

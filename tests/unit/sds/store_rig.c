@@ -96,31 +96,17 @@ int rig_close(struct rig *r)
 	r->flag = false;
 	sds_store_close(r->store, on_result, r);
 	result = wait_for(r);
-	if (result == -ETIME)
-		return result;
-	r->store = NULL;
-	while (r->w.tasks)
-		simworld_step(&r->w);
+	if (result != -ETIME)
+		r->store = NULL;
 	return result;
-}
-
-static void forget(struct rig *r)
-{
-	sds_store_forget(r->store);
-	r->store = NULL;
-	simworld_reset(&r->w);
 }
 
 void rig_cut(struct rig *r)
 {
 	simdisk_power_cut(r->disk);
-	forget(r);
-}
-
-void rig_kill(struct rig *r)
-{
-	simdisk_kill(r->disk);
-	forget(r);
+	sds_store_forget(r->store);
+	r->store = NULL;
+	simworld_reset(&r->w);
 }
 
 int rig_op(struct rig *r, unsigned kind, uint64_t node, uint64_t chunk, unsigned first,

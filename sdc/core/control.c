@@ -20,7 +20,7 @@ static void openings_advance(struct sdc *sdc);
 static void map_changed(struct sdc *sdc)
 {
 	ash_list_each_safe(l, &sdc->vols) {
-		vol_refresh(ash_container_of(l, struct sdc_vol, link));
+		sdc_vol_refresh(ash_container_of(l, struct sdc_vol, link));
 	}
 	sdc->rows_moved = true;
 	openings_advance(sdc);
@@ -255,7 +255,7 @@ static void opening_try_end(struct sdc_opening *o)
 		sdc_want_map(sdc);
 		return;
 	}
-	vol = vol_new(sdc, v->name);
+	vol = sdc_vol_new(sdc, v->name);
 	if (!vol) {
 		opening_end(o, -ENOMEM, NULL, "out of memory");
 		return;
@@ -265,7 +265,7 @@ static void opening_try_end(struct sdc_opening *o)
 	vol->size = o->size;
 	vol->epoch = o->epoch;
 	vol->asked_read_only = o->read_only || o->answer_read_only;
-	vol_refresh(vol);
+	sdc_vol_refresh(vol);
 	vol->changed = false;
 	sdc_trace(sdc, ASH_LOG_NOTICE, "event=open volume=%s size=%llu epoch=%llu read_only=%d",
 		  vol->name, (unsigned long long)vol->size, (unsigned long long)vol->epoch,
@@ -423,7 +423,7 @@ static void renew_answer(void *arg, int result, const Pb__Reply *reply)
 
 	if (result == 0 && err && err->code && definite(err->code)) {
 		vol->renewing = false;
-		vol_die(vol, -ESHUTDOWN, err->message);
+		sdc_vol_die(vol, -ESHUTDOWN, err->message);
 	} else if (result == 0 && !(err && err->code) &&
 		   reply->r_case == PB__REPLY__R_OPEN_VOLUME) {
 		vol->epoch = reply->open_volume->epoch;
@@ -435,7 +435,7 @@ static void renew_answer(void *arg, int result, const Pb__Reply *reply)
 	sdc_kick(sdc);
 }
 
-void vol_renew_tick(struct ash_timer *timer)
+void sdc_vol_renew_tick(struct ash_timer *timer)
 {
 	struct sdc_vol *vol = ash_container_of(timer, struct sdc_vol, renew_timer);
 
@@ -450,14 +450,14 @@ void sdc_renew(struct sdc *sdc)
 	sdc_trace(sdc, ASH_LOG_NOTICE, "event=paths_used_up");
 	for (struct sdc_peer *peer = sdc->peers; peer; peer = peer->next)
 		if (peer->conn)
-			peer_close(peer);
+			sdc_peer_close(peer);
 	ash_list_each(l, &sdc->vols) {
 		struct sdc_vol *vol = ash_container_of(l, struct sdc_vol, link);
 
 		if (vol->dead)
 			continue;
 		vol->renewing = true;
-		vol_renew_tick(&vol->renew_timer);
+		sdc_vol_renew_tick(&vol->renew_timer);
 	}
 	sdc_kick(sdc);
 }
@@ -480,5 +480,5 @@ void sdc_renew_check(struct sdc *sdc)
 	for (peer = sdc->peers; peer; peer = peer->next)
 		peer->path = 0;
 	for (peer = sdc->peers; peer; peer = peer->next)
-		peer_kick(peer);
+		sdc_peer_kick(peer);
 }

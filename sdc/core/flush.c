@@ -17,7 +17,7 @@
 #include "common/base/clean.h"
 #include "sdc/core/sdc_int.h"
 
-bool flush_needed(const struct sdc *sdc, const struct ash_map_pool *pool)
+bool sdc_flush_needed(const struct sdc *sdc, const struct ash_map_pool *pool)
 {
 	const struct ash_map_device *d = NULL;
 	bool any = false;
@@ -32,7 +32,7 @@ bool flush_needed(const struct sdc *sdc, const struct ash_map_pool *pool)
 	return !any; /* not told: the safe assumption */
 }
 
-void flush_resize(struct sdc_vol *vol)
+void sdc_flush_resize(struct sdc_vol *vol)
 {
 	struct flush *f = &vol->flush;
 	uint32_t pgs = vol->pool ? vol->pool->pg_count : 0;
@@ -49,18 +49,18 @@ void flush_resize(struct sdc_vol *vol)
 	f->whole = true;
 }
 
-void flush_done_vol(struct sdc_vol *vol)
+void sdc_flush_done_vol(struct sdc_vol *vol)
 {
 	free(vol->flush.dirty);
 	free(vol->flush.flushing);
 	free(vol->flush.slot);
 }
 
-void flush_wrote(struct sdc_vol *vol, uint64_t offset)
+void sdc_flush_wrote(struct sdc_vol *vol, uint64_t offset)
 {
 	uint32_t pg;
 
-	if (route_row(vol, offset, &pg) && pg < vol->flush.pgs)
+	if (sdc_route_row(vol, offset, &pg) && pg < vol->flush.pgs)
 		ash_bit_set(vol->flush.dirty, pg);
 	else
 		vol->flush.complete_once = false; /* not to be noted: the next asks everybody */
@@ -119,7 +119,7 @@ static bool mark_needed(struct sdc_vol *vol)
 		}
 		if (row->gen == 0)
 			continue; /* never placed: nothing can have been written */
-		peer = route_primary(vol->sdc, row);
+		peer = sdc_route_primary(vol->sdc, row);
 		/* A PG without a primary names its members as absent. */
 		if (peer && !write_back(vol->sdc, row))
 			continue;
@@ -142,7 +142,7 @@ static void slot_cancel(struct flush_slot *s)
 	s->req = NULL;
 	s->state = SLOT_NEEDED;
 	if (req)
-		req_pull(req, -ECANCELED);
+		sdc_req_pull(req, -ECANCELED);
 }
 
 static void round_end(struct sdc_vol *vol, int status)
@@ -162,14 +162,14 @@ static void round_end(struct sdc_vol *vol, int status)
 		f->complete_once = true;
 	f->active = f->starved = false;
 	while ((io = queue_pop(&f->now)))
-		io_complete(io, status);
+		sdc_io_complete(io, status);
 	if (f->next.first && !vol->dead)
 		round_begin(vol);
 }
 
 static void slot_ask(struct sdc_vol *vol, struct flush_slot *s)
 {
-	struct sdc_req *req = req_new(vol, ASH_OP_FLUSH, true);
+	struct sdc_req *req = sdc_req_new(vol, ASH_OP_FLUSH, true);
 
 	if (!req) {
 		vol->flush.starved = true;
@@ -178,10 +178,10 @@ static void slot_ask(struct sdc_vol *vol, struct flush_slot *s)
 	req->peer = s->peer;
 	s->req = req;
 	s->state = SLOT_OUT;
-	req_start(req);
+	sdc_req_start(req);
 }
 
-void flush_eval(struct sdc_vol *vol)
+void sdc_flush_eval(struct sdc_vol *vol)
 {
 	struct flush *f = &vol->flush;
 	bool complete;
@@ -224,15 +224,15 @@ static void round_begin(struct sdc_vol *vol)
 		f->flushing[i] |= f->dirty[i];
 		f->dirty[i] = 0;
 	}
-	flush_eval(vol);
+	sdc_flush_eval(vol);
 }
 
-void flush_submit(struct sdc_vol *vol, struct sdc_io *io)
+void sdc_flush_submit(struct sdc_vol *vol, struct sdc_io *io)
 {
 	struct flush *f = &vol->flush;
 
 	if (!vol->needs_flush) {
-		io_complete(io, 0);
+		sdc_io_complete(io, 0);
 		return;
 	}
 	queue_push(&f->next, io);
@@ -240,7 +240,7 @@ void flush_submit(struct sdc_vol *vol, struct sdc_io *io)
 		round_begin(vol);
 }
 
-void flush_reply(struct sdc_req *req, int status, uint64_t place_version)
+void sdc_flush_reply(struct sdc_req *req, int status, uint64_t place_version)
 {
 	struct sdc_vol *vol = req->vol;
 	struct flush *f = &vol->flush;
@@ -263,10 +263,10 @@ void flush_reply(struct sdc_req *req, int status, uint64_t place_version)
 	if (place_version > f->need_version)
 		f->need_version = place_version;
 	if (!out)
-		flush_eval(vol);
+		sdc_flush_eval(vol);
 }
 
-void flush_fail(struct sdc_vol *vol, int status)
+void sdc_flush_fail(struct sdc_vol *vol, int status)
 {
 	struct flush *f = &vol->flush;
 	struct sdc_io *io;
@@ -274,5 +274,5 @@ void flush_fail(struct sdc_vol *vol, int status)
 	if (f->active)
 		round_end(vol, status);
 	while ((io = queue_pop(&f->next)))
-		io_complete(io, status);
+		sdc_io_complete(io, status);
 }

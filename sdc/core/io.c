@@ -6,7 +6,7 @@
 
 #define BURST_NS (10 * MS) /* unused rate that is kept */
 
-void io_init_vol(struct sdc_vol *vol)
+void sdc_io_init_vol(struct sdc_vol *vol)
 {
 	queue_init(&vol->queue);
 	queue_init(&vol->qos);
@@ -16,7 +16,7 @@ void io_init_vol(struct sdc_vol *vol)
 
 /* ------------------------------------------------------------ completion */
 
-void io_complete(struct sdc_io *io, int status)
+void sdc_io_complete(struct sdc_io *io, int status)
 {
 	struct io_priv *p = io_priv(io);
 
@@ -35,10 +35,10 @@ static void enqueue(struct sdc_vol *vol, struct sdc_io *io)
 {
 	io_priv(io)->queued = true;
 	queue_push(&vol->queue, io);
-	io_make_ready(vol);
+	sdc_io_make_ready(vol);
 }
 
-void io_piece_done(struct sdc_io *io, int status)
+void sdc_io_piece_done(struct sdc_io *io, int status)
 {
 	struct io_priv *p = io_priv(io);
 
@@ -53,7 +53,7 @@ void io_piece_done(struct sdc_io *io, int status)
 		return;
 	}
 	if (!p->pieces && !p->queued)
-		io_complete(io, p->status);
+		sdc_io_complete(io, p->status);
 }
 
 /* ------------------------------------------------------------ splitting */
@@ -118,7 +118,7 @@ static void next_piece(struct sdc_vol *vol, struct sdc_io *io, struct sdc_req *r
 		take_memory(io, p, req);
 	p->cursor += req->length;
 	p->pieces++;
-	req_start(req);
+	sdc_req_start(req);
 }
 
 /* With several volumes open, none may hold the whole pool: its servers may be away. */
@@ -129,7 +129,7 @@ static bool may_take(const struct sdc_vol *vol)
 	return sdc->vol_count < 2 || vol->reqs < sdc->cfg.requests - sdc->cfg.requests / 4;
 }
 
-void io_make_ready(struct sdc_vol *vol)
+void sdc_io_make_ready(struct sdc_vol *vol)
 {
 	if (vol->queue.first && ash_list_empty(&vol->ready) && may_take(vol))
 		ash_list_push_back(&vol->sdc->ready, &vol->ready);
@@ -145,7 +145,7 @@ static void pump_vol(struct sdc_vol *vol)
 
 	while (n < QUANTUM && p->cursor < io->bytes && !p->status && p->pieces < io_share(sdc) &&
 	       may_take(vol)) {
-		struct sdc_req *req = req_new(vol, op_of(io), false);
+		struct sdc_req *req = sdc_req_new(vol, op_of(io), false);
 
 		if (!req)
 			return; /* it stays first */
@@ -162,10 +162,10 @@ static void pump_vol(struct sdc_vol *vol)
 	if (p->cursor < io->bytes && p->pieces < io_share(sdc))
 		enqueue(vol, io);
 	else if (p->cursor >= io->bytes && !p->pieces)
-		io_complete(io, p->status);
+		sdc_io_complete(io, p->status);
 }
 
-void io_pump(struct sdc *sdc)
+void sdc_io_pump(struct sdc *sdc)
 {
 	while (sdc->free_count > 0 && !ash_list_empty(&sdc->ready)) {
 		struct sdc_vol *vol = ash_list_first(&sdc->ready, struct sdc_vol, ready);
@@ -174,13 +174,13 @@ void io_pump(struct sdc *sdc)
 		if (!vol->queue.first)
 			continue;
 		pump_vol(vol);
-		io_make_ready(vol);
+		sdc_io_make_ready(vol);
 	}
 }
 
 /* ------------------------------------------------------------ limits */
 
-void io_set_limits(struct sdc_vol *vol, uint64_t iops, uint64_t bytes_per_s)
+void sdc_io_set_limits(struct sdc_vol *vol, uint64_t iops, uint64_t bytes_per_s)
 {
 	bool changed = vol->limit.iops != iops || vol->limit.bytes_per_s != bytes_per_s;
 
@@ -222,7 +222,7 @@ static void charge(struct sdc_vol *vol, const struct sdc_io *io, uint64_t now)
 			use_up(vol->limit.bytes_at, now, io->bytes, vol->limit.bytes_per_s);
 }
 
-void io_qos_tick(struct ash_timer *timer)
+void sdc_io_qos_tick(struct ash_timer *timer)
 {
 	struct sdc_vol *vol = ash_container_of(timer, struct sdc_vol, qos_timer);
 	uint64_t now = sdc_now(vol->sdc);
@@ -231,11 +231,11 @@ void io_qos_tick(struct ash_timer *timer)
 		struct sdc_io *io = queue_pop(&vol->qos);
 
 		charge(vol, io, now);
-		io_admit(vol, io);
+		sdc_io_admit(vol, io);
 	}
 	if (vol->qos.first)
 		ash_timer_set(vol->sdc->port->timers, timer, allowed_at(vol));
-	io_pump(vol->sdc);
+	sdc_io_pump(vol->sdc);
 }
 
 static bool limited(struct sdc_vol *vol, struct sdc_io *io)
@@ -304,7 +304,7 @@ static void count(struct sdc *sdc, const struct sdc_io *io)
 	}
 }
 
-void io_admit(struct sdc_vol *vol, struct sdc_io *io)
+void sdc_io_admit(struct sdc_vol *vol, struct sdc_io *io)
 {
 	struct io_priv *p = io_priv(io);
 	uint64_t timeout = vol->sdc->cfg.io_timeout_ms * MS;
@@ -315,7 +315,7 @@ void io_admit(struct sdc_vol *vol, struct sdc_io *io)
 		ash_timer_set(vol->sdc->port->timers, &vol->io_timer,
 			      p->admitted_ns + (timeout && timeout < 5 * SEC ? timeout : 5 * SEC));
 	if (io->kind == SDC_FLUSH) {
-		flush_submit(vol, io);
+		sdc_flush_submit(vol, io);
 		return;
 	}
 	enqueue(vol, io);
@@ -331,13 +331,13 @@ void sdc_submit(struct sdc_vol *vol, struct sdc_io *io)
 	ash_list_init(&p->all);
 	vol->outstanding++;
 	if (err) {
-		io_complete(io, err);
+		sdc_io_complete(io, err);
 		return;
 	}
 	count(sdc, io);
 	if (limited(vol, io))
 		return;
-	io_admit(vol, io);
+	sdc_io_admit(vol, io);
 	sdc->stats.queued += sdc->free_count == 0;
-	io_pump(sdc);
+	sdc_io_pump(sdc);
 }

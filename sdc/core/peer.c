@@ -24,8 +24,8 @@ static void peer_tick(struct ash_timer *timer);
 static const struct ash_conn_events events = {
 	.on_up = on_up, .on_msg = on_msg, .on_place = on_place, .on_down = on_down};
 
-struct sdc_peer *peer_of(struct sdc *sdc, uint64_t sds, uint16_t reactor,
-			 const struct ash_endpoint *endpoint)
+struct sdc_peer *sdc_peer_of(struct sdc *sdc, uint64_t sds, uint16_t reactor,
+			     const struct ash_endpoint *endpoint)
 {
 	uint64_t key = sds << 6 | (reactor & 63);
 	struct sdc_peer *peer = ash_htab_get(&sdc->peer_by_key, key);
@@ -51,7 +51,7 @@ struct sdc_peer *peer_of(struct sdc *sdc, uint64_t sds, uint16_t reactor,
 
 /* ------------------------------------------------------------ time */
 
-void peer_timer(struct sdc_peer *peer)
+void sdc_peer_timer(struct sdc_peer *peer)
 {
 	struct sdc *sdc = peer->sdc;
 	uint64_t at = ASH_TIME_NEVER;
@@ -99,14 +99,14 @@ static void peer_connect(struct sdc_peer *peer)
 	peer->state = PEER_CONNECTING;
 	peer->began_ns = sdc_now(sdc);
 	peer->conn = ash_net_connect(sdc->port->net, &peer->endpoint, &events, peer);
-	peer_timer(peer);
+	sdc_peer_timer(peer);
 }
 
 static void too_slow(struct sdc_peer *peer, const char *what)
 {
 	sdc_trace(peer->sdc, ASH_LOG_WARN, "event=path_timeout sds=%llu path=%u what=%s",
 		  (unsigned long long)peer->sds, peer->path, what);
-	peer_close(peer);
+	sdc_peer_close(peer);
 }
 
 static void peer_tick(struct ash_timer *timer)
@@ -136,23 +136,23 @@ static void peer_tick(struct ash_timer *timer)
 		}
 		r = ash_list_first(&peer->returning, struct sdc_req, link);
 		if (!ash_list_empty(&peer->returning) && now >= r->sent_ns + RETURN_MS * MS) {
-			peer_close(peer);
+			sdc_peer_close(peer);
 			return;
 		}
 		break;
 	default:
 		return;
 	}
-	peer_timer(peer);
+	sdc_peer_timer(peer);
 }
 
-void peer_kick(struct sdc_peer *peer)
+void sdc_peer_kick(struct sdc_peer *peer)
 {
 	if (peer->state == PEER_IDLE && !ash_list_empty(&peer->waiting))
 		peer_connect(peer);
 }
 
-void peer_close(struct sdc_peer *peer)
+void sdc_peer_close(struct sdc_peer *peer)
 {
 	if (!peer->conn || peer->state == PEER_CLOSING)
 		return;
@@ -169,7 +169,7 @@ static void req_sent(struct ash_msg *msg)
 
 	req->in_transport = false;
 	if (req->state == REQ_RETURNING)
-		req_returned(req);
+		sdc_req_returned(req);
 }
 
 static void send_req(struct sdc_peer *peer, struct sdc_req *req)
@@ -211,17 +211,17 @@ static void send_req(struct sdc_peer *peer, struct sdc_req *req)
 	ash_conn_send(peer->conn, m);
 }
 
-void peer_enqueue(struct sdc_peer *peer, struct sdc_req *req)
+void sdc_peer_enqueue(struct sdc_peer *peer, struct sdc_req *req)
 {
 	req->peer = peer;
 	if (peer->state == PEER_UP) {
 		send_req(peer, req);
-		peer_timer(peer);
+		sdc_peer_timer(peer);
 		return;
 	}
 	req->state = REQ_WAITING;
 	ash_list_push_back(&peer->waiting, &req->link);
-	peer_kick(peer);
+	sdc_peer_kick(peer);
 }
 
 static void hello_sent(struct ash_msg *msg)
@@ -257,7 +257,7 @@ static void on_up(struct ash_conn *conn)
 		.sent = hello_sent,
 	};
 	ash_conn_send(conn, &peer->hello);
-	peer_timer(peer);
+	sdc_peer_timer(peer);
 }
 
 /* ------------------------------------------------------------ receiving */
@@ -272,7 +272,7 @@ static void refuse(struct sdc_peer *peer, const char *why, int bytes)
 	if (peer->failures < 8)
 		peer->failures = 8; /* no point in asking again soon */
 	sdc_want_map(peer->sdc);
-	peer_close(peer);
+	sdc_peer_close(peer);
 }
 
 static void on_hello(struct sdc_peer *peer, struct ash_msg *msg)
@@ -299,7 +299,7 @@ static void on_hello(struct sdc_peer *peer, struct ash_msg *msg)
 	while ((l = ash_list_pop(&peer->waiting)))
 		send_req(peer, ash_container_of(l, struct sdc_req, link));
 	ash_timer_cancel(sdc->port->timers, &peer->timer);
-	peer_timer(peer);
+	sdc_peer_timer(peer);
 }
 
 static struct sdc_req *req_of_tag(struct sdc_peer *peer, uint64_t tag)
@@ -322,7 +322,7 @@ static bool on_place(struct ash_conn *conn, const struct ash_hdr *h, uint8_t **r
 
 	if (peer->state != PEER_UP || !req || req->state != REQ_SENT)
 		return false;
-	return reply_place(req, h, ret_data, ret_crc);
+	return sdc_reply_place(req, h, ret_data, ret_crc);
 }
 
 static void on_answer(struct sdc_peer *peer, struct ash_msg *msg)
@@ -336,24 +336,24 @@ static void on_answer(struct sdc_peer *peer, struct ash_msg *msg)
 		return; /* answered before, or given up */
 	if (req->state == REQ_RETURNING) {
 		req->placed = false;
-		req_returned(req);
+		sdc_req_returned(req);
 		return;
 	}
 	/* It has arrived: the user's memory is no longer the transport's. */
 	req->placed = false;
-	decision = reply_handle(req, msg);
+	decision = sdc_reply_handle(req, msg);
 	if (decision == -EPROTO) {
 		sdc_trace(peer->sdc, ASH_LOG_ERROR, "event=bad_reply sds=%llu op=%s status=%s",
 			  (unsigned long long)peer->sds, ash_op_text(msg->h.op),
 			  ash_status_text(msg->h.status));
-		peer_close(peer);
+		sdc_peer_close(peer);
 		return;
 	}
 	peer->failures = 0;
 	if (req->state != REQ_SENT)
 		return; /* its volume died of this answer */
 	ash_list_remove(&req->link);
-	req_settle(req, decision);
+	sdc_req_settle(req, decision);
 }
 
 static void on_msg(struct ash_conn *conn, struct ash_msg *msg)
@@ -415,7 +415,7 @@ static void on_down(struct ash_conn *conn, int reason)
 		struct sdc_req *r = ash_container_of(l, struct sdc_req, link);
 
 		r->placed = false;
-		req_returned(r);
+		sdc_req_returned(r);
 	}
 	if (!ash_list_empty(&peer->waiting) && peer->failures > 0)
 		sdc_want_map(sdc); /* perhaps the MDM has moved the primaries already */

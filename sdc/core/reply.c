@@ -7,8 +7,8 @@
 #include "common/base/log.h"
 #include "sdc/core/sdc_int.h"
 
-bool reply_place(struct sdc_req *req, const struct ash_hdr *h, uint8_t **ret_data,
-		 uint32_t **ret_crc)
+bool sdc_reply_place(struct sdc_req *req, const struct ash_hdr *h, uint8_t **ret_data,
+		     uint32_t **ret_crc)
 {
 	/* After two mismatches into a buffer of our own: then nobody else can have written there.
 	 */
@@ -75,7 +75,7 @@ static int succeeded(struct sdc_req *req, const struct ash_msg *msg)
 
 		if (msg->data_bytes != blocks)
 			return -EPROTO;
-		status_reply(req, msg->data, blocks);
+		sdc_status_reply(req, msg->data, blocks);
 	}
 	return 0;
 }
@@ -97,7 +97,7 @@ static int stale(struct sdc_req *req, const struct ash_msg *msg)
 	}
 	if (req->op == ASH_OP_FLUSH)
 		return REQ_LATER;
-	have = route_row(req->vol, req->offset, NULL);
+	have = sdc_route_row(req->vol, req->offset, NULL);
 	/* Newer than what we asked with: at once. The same: not in a hot loop. */
 	return have && have->gen > req->gen ? REQ_AGAIN : REQ_LATER;
 }
@@ -105,13 +105,13 @@ static int stale(struct sdc_req *req, const struct ash_msg *msg)
 /* "Not mapped" and "fenced" end the open, not only the request. */
 static int gone(struct sdc_req *req, uint16_t status)
 {
-	vol_die(req->vol, -ESHUTDOWN,
-		status == ASH_ST_FENCED ? "a newer open of this SDC has taken the volume"
-					: "the volume is not mapped to this SDC any more");
+	sdc_vol_die(req->vol, -ESHUTDOWN,
+		    status == ASH_ST_FENCED ? "a newer open of this SDC has taken the volume"
+					    : "the volume is not mapped to this SDC any more");
 	return -ESHUTDOWN;
 }
 
-int reply_handle(struct sdc_req *req, struct ash_msg *msg)
+int sdc_reply_handle(struct sdc_req *req, struct ash_msg *msg)
 {
 	int result;
 
@@ -150,6 +150,6 @@ int reply_handle(struct sdc_req *req, struct ash_msg *msg)
 		return -EPROTO;
 	}
 	if (req->op == ASH_OP_FLUSH && result != -EPROTO && result <= 0)
-		flush_reply(req, result, msg->h.place_version);
+		sdc_flush_reply(req, result, msg->h.place_version);
 	return result;
 }

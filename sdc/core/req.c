@@ -15,7 +15,7 @@
 
 /* ------------------------------------------------------------ the pool */
 
-struct sdc_req *req_new(struct sdc_vol *vol, uint8_t op, bool flush)
+struct sdc_req *sdc_req_new(struct sdc_vol *vol, uint8_t op, bool flush)
 {
 	struct sdc *sdc = vol->sdc;
 	struct ash_list *l = ash_list_pop(flush ? &sdc->free_flush : &sdc->free);
@@ -56,7 +56,7 @@ static void req_free(struct sdc_req *req)
 	sdc->free_count += !flush;
 	/* The one used last is still in the cache. */
 	ash_list_push_front(flush ? &sdc->free_flush : &sdc->free, &req->link);
-	io_make_ready(req->vol);
+	sdc_io_make_ready(req->vol);
 }
 
 /* ------------------------------------------------------------ order of writes */
@@ -100,11 +100,11 @@ static void release_held(struct sdc_req *done)
 
 		next = l->next;
 		if (r->state == REQ_HELD && overlap(r, done) && !must_hold(r))
-			req_dispatch(r);
+			sdc_req_dispatch(r);
 	}
 }
 
-void req_start(struct sdc_req *req)
+void sdc_req_start(struct sdc_req *req)
 {
 	if (req->write_like) {
 		ash_list_push_back(bucket_of(req), &req->hold);
@@ -114,7 +114,7 @@ void req_start(struct sdc_req *req)
 			return;
 		}
 	}
-	req_dispatch(req);
+	sdc_req_dispatch(req);
 }
 
 /* ------------------------------------------------------------ data to send */
@@ -153,7 +153,7 @@ static bool prepare(struct sdc_req *req)
 	return true;
 }
 
-void req_nobuf_retry(struct sdc *sdc)
+void sdc_req_nobuf_retry(struct sdc *sdc)
 {
 	struct ash_list again, *l;
 
@@ -161,14 +161,14 @@ void req_nobuf_retry(struct sdc *sdc)
 	while ((l = ash_list_pop(&sdc->nobuf)))
 		ash_list_push_back(&again, l);
 	while ((l = ash_list_pop(&again)))
-		req_dispatch(ash_container_of(l, struct sdc_req, link));
+		sdc_req_dispatch(ash_container_of(l, struct sdc_req, link));
 }
 
 /* ------------------------------------------------------------ route */
 
 static void finish(struct sdc_req *req, int status);
 
-void req_dispatch(struct sdc_req *req)
+void sdc_req_dispatch(struct sdc_req *req)
 {
 	struct sdc *sdc = req->sdc;
 	struct sdc_vol *vol = req->vol;
@@ -187,11 +187,11 @@ void req_dispatch(struct sdc_req *req)
 		return;
 	}
 	if (req->op == ASH_OP_FLUSH) {
-		peer_enqueue(req->peer, req);
+		sdc_peer_enqueue(req->peer, req);
 		return;
 	}
-	row = route_row(vol, req->offset, NULL);
-	peer = route_primary(sdc, row);
+	row = sdc_route_row(vol, req->offset, NULL);
+	peer = sdc_route_primary(sdc, row);
 	if (!peer) {
 		req->state = REQ_PARKED;
 		req->peer = NULL;
@@ -201,10 +201,10 @@ void req_dispatch(struct sdc_req *req)
 		return;
 	}
 	req->gen = row->gen;
-	peer_enqueue(peer, req);
+	sdc_peer_enqueue(peer, req);
 }
 
-void req_backoff_tick(struct ash_timer *timer)
+void sdc_req_backoff_tick(struct ash_timer *timer)
 {
 	struct sdc_req *req = ash_container_of(timer, struct sdc_req, timer);
 
@@ -214,7 +214,7 @@ void req_backoff_tick(struct ash_timer *timer)
 	} else if (req->state != REQ_BACKOFF) {
 		return;
 	}
-	req_dispatch(req);
+	sdc_req_dispatch(req);
 }
 
 static void later(struct sdc_req *req)
@@ -240,27 +240,27 @@ static void finish(struct sdc_req *req, int status)
 	ash_timer_cancel(req->sdc->port->timers, &req->timer);
 	if (req->write_like) {
 		/* Even one that failed may have changed something. */
-		flush_wrote(vol, req->offset);
+		sdc_flush_wrote(vol, req->offset);
 		release_held(req);
 	}
 	req_free(req);
 	if (io)
-		io_piece_done(io, status);
+		sdc_io_piece_done(io, status);
 }
 
-void req_settle(struct sdc_req *req, int decision)
+void sdc_req_settle(struct sdc_req *req, int decision)
 {
 	if (req->in_transport || req->placed) {
 		req->state = REQ_RETURNING;
 		req->decision = decision;
 		req->sent_ns = sdc_now(req->sdc);
 		ash_list_push_back(&req->peer->returning, &req->link);
-		peer_timer(req->peer);
+		sdc_peer_timer(req->peer);
 		return;
 	}
 	if (decision == REQ_AGAIN) {
 		req->sdc->stats.retries++;
-		req_dispatch(req);
+		sdc_req_dispatch(req);
 	} else if (decision == REQ_LATER) {
 		req->sdc->stats.retries++;
 		later(req);
@@ -269,15 +269,15 @@ void req_settle(struct sdc_req *req, int decision)
 	}
 }
 
-void req_returned(struct sdc_req *req)
+void sdc_req_returned(struct sdc_req *req)
 {
 	if (req->in_transport || req->placed)
 		return;
 	ash_list_remove(&req->link);
-	req_settle(req, req->vol->dead && req->decision > 0 ? req->vol->dead : req->decision);
+	sdc_req_settle(req, req->vol->dead && req->decision > 0 ? req->vol->dead : req->decision);
 }
 
-void req_pull(struct sdc_req *req, int decision)
+void sdc_req_pull(struct sdc_req *req, int decision)
 {
 	if (req->state == REQ_RETURNING) {
 		req->decision = decision;
@@ -285,7 +285,7 @@ void req_pull(struct sdc_req *req, int decision)
 	}
 	ash_timer_cancel(req->sdc->port->timers, &req->timer);
 	ash_list_remove(&req->link);
-	req_settle(req, decision);
+	sdc_req_settle(req, decision);
 }
 
 /* ------------------------------------------------------------ changed rows */
@@ -301,26 +301,26 @@ static void reroute(struct sdc_req *req)
 	case REQ_PARKED:
 		ash_timer_cancel(req->sdc->port->timers, &req->timer);
 		ash_list_remove(&req->link);
-		req_dispatch(req);
+		sdc_req_dispatch(req);
 		return;
 	case REQ_WAITING:
 	case REQ_SENT:
-		row = route_row(req->vol, req->offset, NULL);
-		peer = route_primary(req->sdc, row);
+		row = sdc_route_row(req->vol, req->offset, NULL);
+		peer = sdc_route_primary(req->sdc, row);
 		if (peer == req->peer) {
 			/* A primary that stays finishes what it has begun. */
 			if (req->state == REQ_WAITING)
 				req->gen = row->gen;
 			return;
 		}
-		req_pull(req, REQ_AGAIN);
+		sdc_req_pull(req, REQ_AGAIN);
 		return;
 	default:
 		return; /* looks at the row when its time comes */
 	}
 }
 
-void req_reroute_all(struct sdc *sdc)
+void sdc_req_reroute_all(struct sdc *sdc)
 {
 	for (uint32_t i = FLUSH_RESERVE; i < sdc->reqs; i++)
 		if (sdc->req[i].state != REQ_FREE)

@@ -3,7 +3,7 @@
 #include "common/shared/chunk_pg.h"
 #include "sdc/core/sdc_int.h"
 
-struct ash_row *route_row(const struct sdc_vol *vol, uint64_t offset, uint32_t *ret_pg)
+struct ash_row *sdc_route_row(const struct sdc_vol *vol, uint64_t offset, uint32_t *ret_pg)
 {
 	uint32_t pg;
 
@@ -16,7 +16,7 @@ struct ash_row *route_row(const struct sdc_vol *vol, uint64_t offset, uint32_t *
 	return &vol->pool->rows[pg];
 }
 
-struct sdc_peer *route_primary(struct sdc *sdc, const struct ash_row *row)
+struct sdc_peer *sdc_route_primary(struct sdc *sdc, const struct ash_row *row)
 {
 	const struct ash_map_device *device;
 	const struct ash_replica *r;
@@ -44,5 +44,5 @@ struct sdc_peer *route_primary(struct sdc *sdc, const struct ash_row *row)
 	}
 	if (!sds || endpoint.port == 0)
 		return NULL;
-	return peer_of(sdc, sds, reactor, &endpoint);
+	return sdc_peer_of(sdc, sds, reactor, &endpoint);
 }

@@ -64,7 +64,7 @@ static bool make_pool(struct sdc *sdc)
 
 		r->sdc = sdc;
 		r->index = i;
-		r->timer.fn = req_backoff_tick;
+		r->timer.fn = sdc_req_backoff_tick;
 		ash_list_init(&r->hold);
 		ash_list_init(&r->link);
 		ash_list_push_back(i < FLUSH_RESERVE ? &sdc->free_flush : &sdc->free, &r->link);
@@ -141,7 +141,7 @@ static void feed_flushes(struct sdc *sdc)
 		struct sdc_vol *vol = ash_container_of(l, struct sdc_vol, link);
 
 		if (vol->flush.starved)
-			flush_eval(vol);
+			sdc_flush_eval(vol);
 	}
 }
 
@@ -162,21 +162,21 @@ void sdc_turn(struct sdc *sdc)
 {
 	if (sdc->rows_moved) {
 		sdc->rows_moved = false;
-		req_reroute_all(sdc);
+		sdc_req_reroute_all(sdc);
 		ash_list_each(l, &sdc->vols) {
-			flush_eval(ash_container_of(l, struct sdc_vol, link));
+			sdc_flush_eval(ash_container_of(l, struct sdc_vol, link));
 		}
 	}
 	if (!ash_list_empty(&sdc->free_flush))
 		feed_flushes(sdc);
 	if (!ash_list_empty(&sdc->nobuf))
-		req_nobuf_retry(sdc);
+		sdc_req_nobuf_retry(sdc);
 	if (sdc->renewing)
 		sdc_renew_check(sdc);
 	deliver_done(sdc);
-	io_pump(sdc);
+	sdc_io_pump(sdc);
 	call_watchers(sdc);
-	vol_reap(sdc);
+	sdc_vol_reap(sdc);
 	if (sdc->done.first)
 		sdc_kick(sdc);
 	finish_stop(sdc); /* last: the callback may free us */
@@ -194,7 +194,7 @@ void sdc_stop(struct sdc *sdc, void (*done)(void *arg), void *arg)
 	for (peer = sdc->peers; peer; peer = peer->next) {
 		ash_timer_cancel(sdc->port->timers, &peer->timer);
 		if (peer->conn)
-			peer_close(peer);
+			sdc_peer_close(peer);
 		else
 			peer->state = PEER_IDLE;
 	}
@@ -222,7 +222,7 @@ void sdc_abandon(struct sdc *sdc)
 	}
 	sdc_openings_drop(sdc);
 	while (!ash_list_empty(&sdc->vols))
-		vol_free(ash_list_first(&sdc->vols, struct sdc_vol, link));
+		sdc_vol_free(ash_list_first(&sdc->vols, struct sdc_vol, link));
 	ash_htab_done(&sdc->peer_by_key);
 	ash_map_free(sdc->map);
 	free(sdc->req);

@@ -6,8 +6,8 @@
  *
  * A request is on exactly one list, named by its state. Its memory (the user's data, its message)
  * may be referenced by a transport: `in_transport` until sent(), `placed` from on_place() until the
- * message arrives. Only req_settle() decides what happens to a request that is out, and it waits
- * for both.
+ * message arrives. Only sdc_req_settle() decides what happens to a request that is out, and it
+ * waits for both.
  */
 #ifndef ASHLAR_SDC_CORE_INT_H
 #define ASHLAR_SDC_CORE_INT_H
@@ -253,75 +253,75 @@ void sdc_map_tick(struct ash_timer *timer);
 /* A path number is used up: new epochs for all, then a new session. */
 void sdc_renew(struct sdc *sdc);
 void sdc_renew_check(struct sdc *sdc);
-void vol_renew_tick(struct ash_timer *timer);
+void sdc_vol_renew_tick(struct ash_timer *timer);
 
 /* vol.c */
-struct sdc_vol *vol_new(struct sdc *sdc, const char *name);
-void vol_free(struct sdc_vol *vol);
+struct sdc_vol *sdc_vol_new(struct sdc *sdc, const char *name);
+void sdc_vol_free(struct sdc_vol *vol);
 /* Takes size, pool, limits and mapping from the map. */
-void vol_refresh(struct sdc_vol *vol);
+void sdc_vol_refresh(struct sdc_vol *vol);
 /* Nothing more is sent; what is in flight ends with @status, later I/O with -ESHUTDOWN. */
-void vol_die(struct sdc_vol *vol, int status, const char *why);
-void vol_io_tick(struct ash_timer *timer);
-void vol_reap(struct sdc *sdc);
+void sdc_vol_die(struct sdc_vol *vol, int status, const char *why);
+void sdc_vol_io_tick(struct ash_timer *timer);
+void sdc_vol_reap(struct sdc *sdc);
 
 /* io.c */
-void io_init_vol(struct sdc_vol *vol);
-void io_admit(struct sdc_vol *vol, struct sdc_io *io);
-void io_complete(struct sdc_io *io, int status);
-void io_piece_done(struct sdc_io *io, int status);
-void io_pump(struct sdc *sdc);
-void io_set_limits(struct sdc_vol *vol, uint64_t iops, uint64_t bytes_per_s);
-void io_qos_tick(struct ash_timer *timer);
+void sdc_io_init_vol(struct sdc_vol *vol);
+void sdc_io_admit(struct sdc_vol *vol, struct sdc_io *io);
+void sdc_io_complete(struct sdc_io *io, int status);
+void sdc_io_piece_done(struct sdc_io *io, int status);
+void sdc_io_pump(struct sdc *sdc);
+void sdc_io_set_limits(struct sdc_vol *vol, uint64_t iops, uint64_t bytes_per_s);
+void sdc_io_qos_tick(struct ash_timer *timer);
 /* May this volume be split further now? */
-void io_make_ready(struct sdc_vol *vol);
+void sdc_io_make_ready(struct sdc_vol *vol);
 
 /* req.c */
-struct sdc_req *req_new(struct sdc_vol *vol, uint8_t op, bool flush);
+struct sdc_req *sdc_req_new(struct sdc_vol *vol, uint8_t op, bool flush);
 /* Enters the order of writes, then goes out when it may. */
-void req_start(struct sdc_req *req);
-void req_dispatch(struct sdc_req *req);
+void sdc_req_start(struct sdc_req *req);
+void sdc_req_dispatch(struct sdc_req *req);
 /* Ends, repeats or delays it as soon as its memory is back. It must be on no list. */
-void req_settle(struct sdc_req *req, int decision);
+void sdc_req_settle(struct sdc_req *req, int decision);
 /* The same for one that may be anywhere. */
-void req_pull(struct sdc_req *req, int decision);
+void sdc_req_pull(struct sdc_req *req, int decision);
 /* The transport gave back what it had. */
-void req_returned(struct sdc_req *req);
-void req_backoff_tick(struct ash_timer *timer);
+void sdc_req_returned(struct sdc_req *req);
+void sdc_req_backoff_tick(struct ash_timer *timer);
 /* Rows have changed: requests go where they belong now. */
-void req_reroute_all(struct sdc *sdc);
-void req_nobuf_retry(struct sdc *sdc);
+void sdc_req_reroute_all(struct sdc *sdc);
+void sdc_req_nobuf_retry(struct sdc *sdc);
 
 /* reply.c */
-int reply_handle(struct sdc_req *req, struct ash_msg *msg);
-bool reply_place(struct sdc_req *req, const struct ash_hdr *h, uint8_t **ret_data,
-		 uint32_t **ret_crc);
+int sdc_reply_handle(struct sdc_req *req, struct ash_msg *msg);
+bool sdc_reply_place(struct sdc_req *req, const struct ash_hdr *h, uint8_t **ret_data,
+		     uint32_t **ret_crc);
 
 /* peer.c */
-struct sdc_peer *peer_of(struct sdc *sdc, uint64_t sds, uint16_t reactor,
-			 const struct ash_endpoint *endpoint);
-void peer_enqueue(struct sdc_peer *peer, struct sdc_req *req);
-void peer_close(struct sdc_peer *peer);
-void peer_kick(struct sdc_peer *peer);
-void peer_timer(struct sdc_peer *peer);
+struct sdc_peer *sdc_peer_of(struct sdc *sdc, uint64_t sds, uint16_t reactor,
+			     const struct ash_endpoint *endpoint);
+void sdc_peer_enqueue(struct sdc_peer *peer, struct sdc_req *req);
+void sdc_peer_close(struct sdc_peer *peer);
+void sdc_peer_kick(struct sdc_peer *peer);
+void sdc_peer_timer(struct sdc_peer *peer);
 
 /* route.c */
-struct ash_row *route_row(const struct sdc_vol *vol, uint64_t offset, uint32_t *ret_pg);
+struct ash_row *sdc_route_row(const struct sdc_vol *vol, uint64_t offset, uint32_t *ret_pg);
 /* Peer of the row's primary; NULL: nobody serves, or its address is unknown. */
-struct sdc_peer *route_primary(struct sdc *sdc, const struct ash_row *row);
+struct sdc_peer *sdc_route_primary(struct sdc *sdc, const struct ash_row *row);
 
 /* flush.c */
-void flush_done_vol(struct sdc_vol *vol);
-void flush_submit(struct sdc_vol *vol, struct sdc_io *io);
+void sdc_flush_done_vol(struct sdc_vol *vol);
+void sdc_flush_submit(struct sdc_vol *vol, struct sdc_io *io);
 /* Room for the pool's PGs. */
-void flush_resize(struct sdc_vol *vol);
-void flush_wrote(struct sdc_vol *vol, uint64_t offset);
-void flush_eval(struct sdc_vol *vol);
-void flush_reply(struct sdc_req *req, int status, uint64_t place_version);
-void flush_fail(struct sdc_vol *vol, int status);
-bool flush_needed(const struct sdc *sdc, const struct ash_map_pool *pool);
+void sdc_flush_resize(struct sdc_vol *vol);
+void sdc_flush_wrote(struct sdc_vol *vol, uint64_t offset);
+void sdc_flush_eval(struct sdc_vol *vol);
+void sdc_flush_reply(struct sdc_req *req, int status, uint64_t place_version);
+void sdc_flush_fail(struct sdc_vol *vol, int status);
+bool sdc_flush_needed(const struct sdc *sdc, const struct ash_map_pool *pool);
 
 /* status.c */
-void status_reply(struct sdc_req *req, const uint8_t *states, uint32_t blocks);
+void sdc_status_reply(struct sdc_req *req, const uint8_t *states, uint32_t blocks);
 
 #endif

@@ -14,7 +14,7 @@ struct status_call {
 	void *arg;
 };
 
-void status_reply(struct sdc_req *req, const uint8_t *states, uint32_t blocks)
+void sdc_status_reply(struct sdc_req *req, const uint8_t *states, uint32_t blocks)
 {
 	struct status_call *c = ash_container_of(req->io, struct status_call, io);
 	uint64_t first = req->offset / ASH_BLOCK_BYTES - c->first_block;

@@ -11,7 +11,7 @@
 #define LOOK_NS (5 * SEC) /* how often waiting I/O is looked at */
 #define TELL_NS (10 * SEC)
 
-struct sdc_vol *vol_new(struct sdc *sdc, const char *name)
+struct sdc_vol *sdc_vol_new(struct sdc *sdc, const char *name)
 {
 	struct sdc_vol *vol = calloc(1, sizeof(*vol));
 
@@ -21,16 +21,16 @@ struct sdc_vol *vol_new(struct sdc *sdc, const char *name)
 	snprintf(vol->name, sizeof(vol->name), "%s", name);
 	ash_list_init(&vol->ready);
 	ash_list_init(&vol->ios);
-	io_init_vol(vol);
-	vol->qos_timer.fn = io_qos_tick;
-	vol->io_timer.fn = vol_io_tick;
-	vol->renew_timer.fn = vol_renew_tick;
+	sdc_io_init_vol(vol);
+	vol->qos_timer.fn = sdc_io_qos_tick;
+	vol->io_timer.fn = sdc_vol_io_tick;
+	vol->renew_timer.fn = sdc_vol_renew_tick;
 	ash_list_push_back(&sdc->vols, &vol->link);
 	sdc->vol_count++;
 	return vol;
 }
 
-void vol_free(struct sdc_vol *vol)
+void sdc_vol_free(struct sdc_vol *vol)
 {
 	struct ash_timers *timers = vol->sdc->port->timers;
 
@@ -40,11 +40,11 @@ void vol_free(struct sdc_vol *vol)
 	ash_list_remove(&vol->ready);
 	ash_list_remove(&vol->link);
 	vol->sdc->vol_count--;
-	flush_done_vol(vol);
+	sdc_flush_done_vol(vol);
 	free(vol);
 }
 
-void vol_refresh(struct sdc_vol *vol)
+void sdc_vol_refresh(struct sdc_vol *vol)
 {
 	struct sdc *sdc = vol->sdc;
 	const struct ash_map_volume *v = ash_map_volume(sdc->map, vol->volume);
@@ -57,28 +57,30 @@ void vol_refresh(struct sdc_vol *vol)
 	vol->pool = v ? ash_map_pool(sdc->map, v->pool) : NULL;
 	if (v)
 		vol->first_pg = v->first_pg;
-	vol->needs_flush = !vol->pool || flush_needed(sdc, vol->pool);
-	flush_resize(vol);
+	vol->needs_flush = !vol->pool || sdc_flush_needed(sdc, vol->pool);
+	sdc_flush_resize(vol);
 	/* A map from before the open says nothing about the open. */
 	if (ash_map_version(sdc->map) >= vol->epoch) {
 		if (!v || !m) {
-			vol_die(vol, -ESHUTDOWN, "the volume is not mapped to this SDC any more");
+			sdc_vol_die(vol, -ESHUTDOWN,
+				    "the volume is not mapped to this SDC any more");
 			return;
 		}
 		if (m->epoch > vol->epoch && !vol->renewing) {
-			vol_die(vol, -ESHUTDOWN, "a newer open of this SDC has taken the volume");
+			sdc_vol_die(vol, -ESHUTDOWN,
+				    "a newer open of this SDC has taken the volume");
 			return;
 		}
 		vol->size = v->size;
 	}
 	vol->read_only = vol->asked_read_only || (m && m->read_only);
 	vol->shared = !m || m->shared;
-	io_set_limits(vol, m ? m->iops_limit : 0, m ? m->bw_limit : 0);
+	sdc_io_set_limits(vol, m ? m->iops_limit : 0, m ? m->bw_limit : 0);
 	if (vol->size != size || vol->read_only != read_only)
 		vol->changed = true;
 }
 
-void vol_die(struct sdc_vol *vol, int status, const char *why)
+void sdc_vol_die(struct sdc_vol *vol, int status, const char *why)
 {
 	struct sdc *sdc = vol->sdc;
 	struct sdc_io *io;
@@ -92,7 +94,7 @@ void vol_die(struct sdc_vol *vol, int status, const char *why)
 		  vol->name, (unsigned long long)vol->epoch, why);
 	ash_list_remove(&vol->ready);
 	while ((io = queue_pop(&vol->qos)))
-		io_complete(io, status);
+		sdc_io_complete(io, status);
 	while ((io = queue_pop(&vol->queue))) {
 		struct io_priv *p = io_priv(io);
 
@@ -100,7 +102,7 @@ void vol_die(struct sdc_vol *vol, int status, const char *why)
 		p->cursor = io->bytes;
 		p->status = p->status ? p->status : status;
 		if (!p->pieces)
-			io_complete(io, p->status);
+			sdc_io_complete(io, p->status);
 	}
 	/* Those in flight are not continued when their pieces end. */
 	ash_list_each(l, &vol->ios) {
@@ -108,10 +110,10 @@ void vol_die(struct sdc_vol *vol, int status, const char *why)
 
 		p->status = p->status ? p->status : status;
 	}
-	flush_fail(vol, status);
+	sdc_flush_fail(vol, status);
 	for (uint32_t i = 0; i < sdc->reqs; i++)
 		if (sdc->req[i].state != REQ_FREE && sdc->req[i].vol == vol)
-			req_pull(&sdc->req[i], status);
+			sdc_req_pull(&sdc->req[i], status);
 	sdc_kick(sdc);
 }
 
@@ -160,7 +162,7 @@ static void tell_waiting(struct sdc_vol *vol, const struct sdc_io *io, uint64_t 
 		  (unsigned long long)io->offset, (unsigned long long)sds, why);
 }
 
-void vol_io_tick(struct ash_timer *timer)
+void sdc_vol_io_tick(struct ash_timer *timer)
 {
 	struct sdc_vol *vol = ash_container_of(timer, struct sdc_vol, io_timer);
 	uint64_t timeout = vol->sdc->cfg.io_timeout_ms * MS, now = sdc_now(vol->sdc), next;
@@ -171,7 +173,7 @@ void vol_io_tick(struct ash_timer *timer)
 		return;
 	io = io_of(oldest);
 	if (timeout && now >= oldest->admitted_ns + timeout) {
-		vol_die(vol, -EIO, "an I/O found no answer within io_timeout");
+		sdc_vol_die(vol, -EIO, "an I/O found no answer within io_timeout");
 		return;
 	}
 	tell_waiting(vol, io, now - oldest->admitted_ns);
@@ -210,7 +212,7 @@ void sdc_close(struct sdc_vol *vol, void (*done)(void *arg), void *arg)
 	sdc_kick(vol->sdc);
 }
 
-void vol_reap(struct sdc *sdc)
+void sdc_vol_reap(struct sdc *sdc)
 {
 	ash_list_each_safe(l, &sdc->vols) {
 		struct sdc_vol *vol = ash_container_of(l, struct sdc_vol, link);
@@ -219,7 +221,7 @@ void vol_reap(struct sdc *sdc)
 
 		if (!vol->closing || vol->outstanding || vol->reqs || vol->renewing)
 			continue;
-		vol_free(vol);
+		sdc_vol_free(vol);
 		if (closed)
 			closed(arg);
 	}

@@ -21,7 +21,7 @@
 #define OUT_IOVS 128
 #define TEXT_MAX (1u << 20)
 
-void conn_dirty(struct nbd_conn *c)
+void nbd_conn_dirty(struct nbd_conn *c)
 {
 	if (ash_list_empty(&c->dirty))
 		ash_list_push_back(&c->srv->dirty, &c->dirty);
@@ -39,14 +39,14 @@ static void conn_free(struct nbd_conn *c)
 	ash_list_remove(&c->dirty);
 	srv->stats.open--;
 	srv->stalled -= c->stalled;
-	srv_accept_again(srv);
+	nbd_srv_accept_again(srv);
 	close(c->fd);
 	free(c->in);
 	free(c->text);
 	free(c);
 }
 
-void conn_end(struct nbd_conn *c)
+void nbd_conn_end(struct nbd_conn *c)
 {
 	struct nbd_req *half = c->writing;
 
@@ -55,8 +55,8 @@ void conn_end(struct nbd_conn *c)
 	ev_io_stop(c->srv->loop, &c->rd);
 	ev_timer_stop(c->srv->loop, &c->deadline);
 	if (half)
-		srv_req_put(half);
-	conn_dirty(c);
+		nbd_srv_req_put(half);
+	nbd_conn_dirty(c);
 }
 
 /* Nobody reads replies any more. */
@@ -66,9 +66,9 @@ static void broken(struct nbd_conn *c)
 
 	c->broken = true;
 	while ((l = ash_list_pop(&c->out)))
-		srv_req_put(ash_container_of(l, struct nbd_req, link));
+		nbd_srv_req_put(ash_container_of(l, struct nbd_req, link));
 	c->text_at = c->text_end = 0;
-	conn_end(c);
+	nbd_conn_end(c);
 }
 
 /* ------------------------------------------------------------ out */
@@ -114,11 +114,11 @@ static void took(struct nbd_conn *c, size_t sent)
 			return;
 		c->out_sent -= whole;
 		ash_list_remove(&r->link);
-		srv_req_put(r);
+		nbd_srv_req_put(r);
 	}
 }
 
-void conn_flush(struct nbd_conn *c)
+void nbd_conn_flush(struct nbd_conn *c)
 {
 	struct iovec iov[OUT_IOVS];
 	struct msghdr m = {.msg_iov = iov};
@@ -145,11 +145,11 @@ void conn_flush(struct nbd_conn *c)
 
 static void on_writable(struct ev_loop *loop, ev_io *w, int revents)
 {
-	conn_dirty(w->data);
+	nbd_conn_dirty(w->data);
 	nbd_server_flush(((struct nbd_conn *)w->data)->srv);
 }
 
-void conn_text(struct nbd_conn *c, const void *data, size_t bytes)
+void nbd_conn_text(struct nbd_conn *c, const void *data, size_t bytes)
 {
 	if (c->text_end + bytes > c->text_room) {
 		c->text_room = 2 * (c->text_end + bytes);
@@ -157,7 +157,7 @@ void conn_text(struct nbd_conn *c, const void *data, size_t bytes)
 	}
 	memcpy(c->text + c->text_end, data, bytes);
 	c->text_end += bytes;
-	conn_dirty(c);
+	nbd_conn_dirty(c);
 	/* It asks and asks, and does not read the answers. */
 	if (c->text_end - c->text_at > TEXT_MAX)
 		broken(c);
@@ -176,7 +176,7 @@ static bool take_payload(struct nbd_conn *c)
 	c->write_have += n;
 	if (c->write_have < c->writing->length)
 		return false;
-	transmit_payload_done(c);
+	nbd_transmit_payload_done(c);
 	return true;
 }
 
@@ -196,9 +196,9 @@ static void take_all(struct nbd_conn *c)
 		} else if (c->writing) {
 			more = take_payload(c);
 		} else if (c->state == CONN_TRANSMIT) {
-			more = transmit_step(c);
+			more = nbd_transmit_step(c);
 		} else {
-			more = negotiate_step(c);
+			more = nbd_negotiate_step(c);
 		}
 	}
 	if (c->in_at == c->in_end) {
@@ -234,7 +234,7 @@ static ssize_t receive(struct nbd_conn *c)
 		c->write_have += got;
 		c->in_end += (uint32_t)(n - got);
 		if (c->write_have == c->writing->length)
-			transmit_payload_done(c);
+			nbd_transmit_payload_done(c);
 	} else {
 		c->in_end += (uint32_t)n;
 	}
@@ -249,7 +249,7 @@ static void on_readable(struct ev_loop *loop, ev_io *w, int revents)
 	for (int i = 0; i < READS_PER_TURN && n > 0; i++) {
 		n = receive(c);
 		if (n < 0) {
-			conn_end(c);
+			nbd_conn_end(c);
 			break;
 		}
 		take_all(c);
@@ -261,7 +261,7 @@ static void on_readable(struct ev_loop *loop, ev_io *w, int revents)
 	}
 }
 
-void conn_resume(struct nbd_conn *c)
+void nbd_conn_resume(struct nbd_conn *c)
 {
 	if (!c->stalled || c->state == CONN_ENDING)
 		return;
@@ -278,7 +278,7 @@ static void on_deadline(struct ev_loop *loop, ev_timer *w, int revents)
 	nbd_server_flush(((struct nbd_conn *)w->data)->srv);
 }
 
-void conn_new(struct nbd_server *srv, int fd)
+void nbd_conn_new(struct nbd_server *srv, int fd)
 {
 	struct nbd_conn *c = ash_xcalloc(1, sizeof(*c));
 	uint8_t hello[18], *p = hello;
@@ -301,5 +301,5 @@ void conn_new(struct nbd_server *srv, int fd)
 	p = nbd_put64(p, NBD_MAGIC);
 	p = nbd_put64(p, NBD_OPT_MAGIC);
 	nbd_put16(p, NBD_F_FIXED_NEWSTYLE | NBD_F_NO_ZEROES);
-	conn_text(c, hello, sizeof(hello));
+	nbd_conn_text(c, hello, sizeof(hello));
 }

@@ -16,9 +16,9 @@ static void reply(struct nbd_conn *c, uint32_t opt, uint32_t type, const void *d
 	p = nbd_put32(p, opt);
 	p = nbd_put32(p, type);
 	nbd_put32(p, bytes);
-	conn_text(c, head, sizeof(head));
+	nbd_conn_text(c, head, sizeof(head));
 	if (bytes)
-		conn_text(c, data, bytes);
+		nbd_conn_text(c, data, bytes);
 }
 
 static void refuse(struct nbd_conn *c, uint32_t opt, uint32_t type, const char *why)
@@ -26,7 +26,7 @@ static void refuse(struct nbd_conn *c, uint32_t opt, uint32_t type, const char *
 	reply(c, opt, type, why, (uint32_t)strlen(why));
 }
 
-uint16_t export_flags(const struct nbd_conn *c, const struct nbd_export *exp)
+uint16_t nbd_export_flags(const struct nbd_conn *c, const struct nbd_export *exp)
 {
 	uint16_t flags = NBD_FLAG_HAS_FLAGS | NBD_FLAG_SEND_FLUSH | NBD_FLAG_SEND_FUA |
 			 NBD_FLAG_SEND_TRIM | NBD_FLAG_SEND_WRITE_ZEROES | NBD_FLAG_SEND_FAST_ZERO |
@@ -54,16 +54,16 @@ static void begin_serving(struct nbd_conn *c, struct nbd_export *exp)
 
 static void opt_export_name(struct nbd_conn *c, const uint8_t *data, uint32_t bytes)
 {
-	struct nbd_export *exp = srv_export(c->srv, (const char *)data, bytes);
+	struct nbd_export *exp = nbd_srv_export(c->srv, (const char *)data, bytes);
 	uint8_t out[10 + 124] = {0};
 
 	if (!exp) {
-		conn_end(c); /* this option knows no other refusal */
+		nbd_conn_end(c); /* this option knows no other refusal */
 		return;
 	}
 	nbd_put64(out, exp->size_bytes);
-	nbd_put16(out + 8, export_flags(c, exp));
-	conn_text(c, out, c->no_zeroes ? 10 : sizeof(out));
+	nbd_put16(out + 8, nbd_export_flags(c, exp));
+	nbd_conn_text(c, out, c->no_zeroes ? 10 : sizeof(out));
 	begin_serving(c, exp);
 }
 
@@ -101,7 +101,7 @@ static void send_infos(struct nbd_conn *c, uint32_t opt, struct nbd_export *exp,
 
 	p = nbd_put16(p, NBD_INFO_EXPORT);
 	p = nbd_put64(p, exp->size_bytes);
-	nbd_put16(p, export_flags(c, exp));
+	nbd_put16(p, nbd_export_flags(c, exp));
 	reply(c, opt, NBD_REP_INFO, out, 12);
 	/* Also unasked: the smallest block is not what clients take for granted. */
 	p = nbd_put16(out, NBD_INFO_BLOCK_SIZE);
@@ -135,7 +135,7 @@ static void opt_info(struct nbd_conn *c, uint32_t opt, const uint8_t *data, uint
 		refuse(c, opt, NBD_REP_ERR_INVALID, "list of information is cut short");
 		return;
 	}
-	exp = srv_export(c->srv, (const char *)data + 4, name);
+	exp = nbd_srv_export(c->srv, (const char *)data + 4, name);
 	if (!exp) {
 		refuse(c, opt, NBD_REP_ERR_UNKNOWN, "no such export; LIST names them");
 		return;
@@ -197,7 +197,7 @@ static void opt_meta(struct nbd_conn *c, uint32_t opt, const uint8_t *data, uint
 		refuse(c, opt, NBD_REP_ERR_INVALID, "the queries do not fit the data");
 		return;
 	}
-	exp = srv_export(c->srv, (const char *)data + 4, name);
+	exp = nbd_srv_export(c->srv, (const char *)data + 4, name);
 	if (!exp) {
 		refuse(c, opt, NBD_REP_ERR_UNKNOWN, "no such export; LIST names them");
 		return;
@@ -222,7 +222,7 @@ static void option(struct nbd_conn *c, uint32_t opt, const uint8_t *data, uint32
 		return;
 	case NBD_OPT_ABORT:
 		reply(c, opt, NBD_REP_ACK, NULL, 0);
-		conn_end(c);
+		nbd_conn_end(c);
 		return;
 	case NBD_OPT_LIST:
 		opt_list(c, bytes);
@@ -249,7 +249,7 @@ static void option(struct nbd_conn *c, uint32_t opt, const uint8_t *data, uint32
 	}
 }
 
-bool negotiate_step(struct nbd_conn *c)
+bool nbd_negotiate_step(struct nbd_conn *c)
 {
 	const uint8_t *p = c->in + c->in_at;
 	uint32_t have = c->in_end - c->in_at, flags, bytes, opt;
@@ -262,7 +262,7 @@ bool negotiate_step(struct nbd_conn *c)
 		/* Both are needed to understand each other; unknown ones mean that we do not. */
 		if (!(flags & NBD_F_FIXED_NEWSTYLE) ||
 		    (flags & ~(uint32_t)(NBD_F_FIXED_NEWSTYLE | NBD_F_NO_ZEROES))) {
-			conn_end(c);
+			nbd_conn_end(c);
 			return false;
 		}
 		c->no_zeroes = flags & NBD_F_NO_ZEROES;
@@ -274,7 +274,7 @@ bool negotiate_step(struct nbd_conn *c)
 	opt = nbd_get32(p + 8);
 	bytes = nbd_get32(p + 12);
 	if (nbd_get64(p) != NBD_OPT_MAGIC || bytes > OPTION_MAX || ++c->options > OPTIONS_MAX) {
-		conn_end(c);
+		nbd_conn_end(c);
 		return false;
 	}
 	if (have < 16 + bytes) {

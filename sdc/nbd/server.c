@@ -28,7 +28,7 @@ static int class_of(uint32_t bytes)
 	return cls;
 }
 
-uint8_t *srv_mem_get(struct nbd_server *srv, uint32_t bytes, int *ret_class)
+uint8_t *nbd_srv_mem_get(struct nbd_server *srv, uint32_t bytes, int *ret_class)
 {
 	int cls = class_of(bytes);
 	struct nbd_mem *m = srv->cache[cls];
@@ -46,7 +46,7 @@ uint8_t *srv_mem_get(struct nbd_server *srv, uint32_t bytes, int *ret_class)
 	return (uint8_t *)m;
 }
 
-void srv_mem_put(struct nbd_server *srv, uint8_t *mem, int cls)
+void nbd_srv_mem_put(struct nbd_server *srv, uint8_t *mem, int cls)
 {
 	struct nbd_mem *m = (struct nbd_mem *)(void *)mem;
 
@@ -62,7 +62,7 @@ void srv_mem_put(struct nbd_server *srv, uint8_t *mem, int cls)
 	srv->cached += 4096u << cls;
 }
 
-struct nbd_req *srv_req_get(struct nbd_conn *c)
+struct nbd_req *nbd_srv_req_get(struct nbd_conn *c)
 {
 	struct nbd_server *srv = c->srv;
 	struct ash_list *l = ash_list_pop(&srv->free_reqs);
@@ -78,14 +78,14 @@ struct nbd_req *srv_req_get(struct nbd_conn *c)
 	return req;
 }
 
-void srv_req_put(struct nbd_req *req)
+void nbd_srv_req_put(struct nbd_req *req)
 {
 	struct nbd_conn *c = req->conn;
 
 	c->reqs--;
 	if (req->mem) {
 		c->mem -= 4096u << req->mem_class;
-		srv_mem_put(c->srv, req->mem, req->mem_class);
+		nbd_srv_mem_put(c->srv, req->mem, req->mem_class);
 	}
 	req->mem = NULL;
 	ash_list_push_front(&c->srv->free_reqs, &req->link);
@@ -100,7 +100,7 @@ void nbd_server_add(struct nbd_server *srv, struct nbd_export *exp)
 	srv->exports_end = &exp->next;
 }
 
-struct nbd_export *srv_export(struct nbd_server *srv, const char *name, size_t bytes)
+struct nbd_export *nbd_srv_export(struct nbd_server *srv, const char *name, size_t bytes)
 {
 	if (!bytes)
 		return srv->exports;
@@ -121,7 +121,7 @@ void nbd_server_accept(struct nbd_server *srv, int fd)
 		return;
 	}
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* fails on UNIX sockets */
-	conn_new(srv, fd);
+	nbd_conn_new(srv, fd);
 }
 
 static void on_accept(struct ev_loop *loop, ev_io *w, int revents)
@@ -145,7 +145,7 @@ static void on_accept(struct ev_loop *loop, ev_io *w, int revents)
 	}
 }
 
-void srv_accept_again(struct nbd_server *srv)
+void nbd_srv_accept_again(struct nbd_server *srv)
 {
 	if (!srv->accept_paused)
 		return;
@@ -271,7 +271,7 @@ static void flush_dirty(struct nbd_server *srv)
 	struct ash_list *l;
 
 	while ((l = ash_list_pop(&srv->dirty)))
-		conn_flush(ash_container_of(l, struct nbd_conn, dirty));
+		nbd_conn_flush(ash_container_of(l, struct nbd_conn, dirty));
 }
 
 void nbd_server_flush(struct nbd_server *srv)
@@ -279,7 +279,7 @@ void nbd_server_flush(struct nbd_server *srv)
 	flush_dirty(srv);
 	if (srv->stalled) {
 		ash_list_each_safe(l, &srv->conns) {
-			conn_resume(ash_container_of(l, struct nbd_conn, link));
+			nbd_conn_resume(ash_container_of(l, struct nbd_conn, link));
 		}
 		flush_dirty(srv);
 	}
@@ -298,7 +298,7 @@ void nbd_server_stop(struct nbd_server *srv, void (*done)(void *arg), void *arg)
 	srv->stopped_arg = arg;
 	drop_listeners(srv);
 	ash_list_each(l, &srv->conns) {
-		conn_end(ash_container_of(l, struct nbd_conn, link));
+		nbd_conn_end(ash_container_of(l, struct nbd_conn, link));
 	}
 }
 

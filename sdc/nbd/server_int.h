@@ -100,32 +100,32 @@ struct nbd_server {
 };
 
 /* server.c */
-struct nbd_export *srv_export(struct nbd_server *srv, const char *name, size_t bytes);
-uint8_t *srv_mem_get(struct nbd_server *srv, uint32_t bytes, int *ret_class);
-void srv_mem_put(struct nbd_server *srv, uint8_t *mem, int cls);
-struct nbd_req *srv_req_get(struct nbd_conn *c);
-void srv_req_put(struct nbd_req *req);
+struct nbd_export *nbd_srv_export(struct nbd_server *srv, const char *name, size_t bytes);
+uint8_t *nbd_srv_mem_get(struct nbd_server *srv, uint32_t bytes, int *ret_class);
+void nbd_srv_mem_put(struct nbd_server *srv, uint8_t *mem, int cls);
+struct nbd_req *nbd_srv_req_get(struct nbd_conn *c);
+void nbd_srv_req_put(struct nbd_req *req);
 /* A descriptor has become free. */
-void srv_accept_again(struct nbd_server *srv);
+void nbd_srv_accept_again(struct nbd_server *srv);
 
 /* conn.c */
-void conn_new(struct nbd_server *srv, int fd);
-void conn_dirty(struct nbd_conn *c);
+void nbd_conn_new(struct nbd_server *srv, int fd);
+void nbd_conn_dirty(struct nbd_conn *c);
 /* Sends what is there; may free the connection. */
-void conn_flush(struct nbd_conn *c);
+void nbd_conn_flush(struct nbd_conn *c);
 /* Goes on with what it could not take before. */
-void conn_resume(struct nbd_conn *c);
+void nbd_conn_resume(struct nbd_conn *c);
 /* Reads no more. */
-void conn_end(struct nbd_conn *c);
-void conn_text(struct nbd_conn *c, const void *data, size_t bytes);
+void nbd_conn_end(struct nbd_conn *c);
+void nbd_conn_text(struct nbd_conn *c, const void *data, size_t bytes);
 
 /* negotiate.c: takes one message out of the staging buffer. False: more bytes are needed. */
-bool negotiate_step(struct nbd_conn *c);
-uint16_t export_flags(const struct nbd_conn *c, const struct nbd_export *exp);
+bool nbd_negotiate_step(struct nbd_conn *c);
+uint16_t nbd_export_flags(const struct nbd_conn *c, const struct nbd_export *exp);
 
 /* transmit.c: the same. */
-bool transmit_step(struct nbd_conn *c);
+bool nbd_transmit_step(struct nbd_conn *c);
 /* The payload of c->writing is complete. */
-void transmit_payload_done(struct nbd_conn *c);
+void nbd_transmit_payload_done(struct nbd_conn *c);
 
 #endif

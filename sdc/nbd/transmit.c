@@ -62,17 +62,17 @@ static void send_reply(struct nbd_req *req)
 	struct nbd_conn *c = req->conn;
 
 	if (c->broken) {
-		srv_req_put(req);
+		nbd_srv_req_put(req);
 	} else {
 		/* A payload that was received is not needed any more. */
 		if (req->mem && !req->data_bytes) {
 			c->mem -= 4096u << req->mem_class;
-			srv_mem_put(c->srv, req->mem, req->mem_class);
+			nbd_srv_mem_put(c->srv, req->mem, req->mem_class);
 			req->mem = NULL;
 		}
 		ash_list_push_back(&c->out, &req->link);
 	}
-	conn_dirty(c);
+	nbd_conn_dirty(c);
 }
 
 static void send_result(struct nbd_req *req, int status)
@@ -166,7 +166,7 @@ static void submit(struct nbd_req *req)
 	c->exp->ops->submit(c->exp->backend, io);
 }
 
-void transmit_payload_done(struct nbd_conn *c)
+void nbd_transmit_payload_done(struct nbd_conn *c)
 {
 	struct nbd_req *req = c->writing;
 
@@ -244,17 +244,17 @@ static void refuse(struct nbd_conn *c, const struct nbd_req *cmd, int status)
 
 	if (cmd->type == NBD_CMD_WRITE) {
 		if (cmd->length > 2 * NBD_PAYLOAD_MAX) {
-			conn_end(c); /* no client means that */
+			nbd_conn_end(c); /* no client means that */
 			return;
 		}
 		c->skip = cmd->length;
 	}
-	req = srv_req_get(c);
+	req = nbd_srv_req_get(c);
 	parse(c->in + c->in_at - NBD_REQUEST_BYTES, req);
 	send_result(req, status);
 }
 
-bool transmit_step(struct nbd_conn *c)
+bool nbd_transmit_step(struct nbd_conn *c)
 {
 	const uint8_t *p = c->in + c->in_at;
 	struct nbd_req cmd, *req;
@@ -265,7 +265,7 @@ bool transmit_step(struct nbd_conn *c)
 		return false;
 	parse(p, &cmd);
 	if (nbd_get32(p) != NBD_REQUEST_MAGIC || cmd.type == NBD_CMD_DISC) {
-		conn_end(c);
+		nbd_conn_end(c);
 		return false;
 	}
 	err = check(c, &cmd);
@@ -282,12 +282,12 @@ bool transmit_step(struct nbd_conn *c)
 		refuse(c, &cmd, err);
 		return true;
 	}
-	req = srv_req_get(c);
+	req = nbd_srv_req_get(c);
 	parse(p, req);
 	if (bytes) {
-		req->mem = srv_mem_get(c->srv, bytes, &req->mem_class);
+		req->mem = nbd_srv_mem_get(c->srv, bytes, &req->mem_class);
 		if (!req->mem) {
-			srv_req_put(req);
+			nbd_srv_req_put(req);
 			refuse(c, &cmd, -ENOMEM);
 			return true;
 		}

@@ -197,9 +197,8 @@ static void on_open(void *arg, int result, struct sdc_vol *vol, const char *mess
 
 	app->opened++;
 	if (result) {
-		snprintf(text, sizeof(text), "volume \"%s\": %s", v->exp.name,
-			 message ? message : strerror(-result));
-		fail(app, exit_code(result), text);
+		snprintf(text, sizeof(text), "volume \"%s\": %s", v->exp.name, strerror(-result));
+		fail(app, exit_code(result), message ? message : text);
 	} else {
 		v->vol = vol;
 		v->exp.ops = &backend;

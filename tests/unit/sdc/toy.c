@@ -223,17 +223,15 @@ static void reply_sent(struct ash_msg *m)
 	ash_msg_free(t->port->net, m);
 }
 
-static void answer(struct toy *t, struct ash_conn *conn, struct ash_msg *m, uint16_t status,
+static void answer(struct toy *t, struct ash_conn *conn, struct ash_msg *req, uint16_t status,
 		   const void *data, uint32_t bytes)
 {
-	bool read = m->h.op == ASH_OP_READ && status == ASH_ST_OK;
+	bool read = req->h.op == ASH_OP_READ && status == ASH_ST_OK;
+	struct ash_msg *m = ash_msg_alloc(t->port->net);
 
-	/* The request's message carries the answer. */
-	ash_buf_put(m->buf);
-	m->buf = NULL;
-	m->data = NULL;
-	m->crc = NULL;
-	m->crcs = m->data_bytes = 0;
+	assert(m);
+	m->h = req->h;
+	ash_msg_free(t->port->net, req);
 	m->h.flags |= ASH_F_REPLY;
 	m->h.status = status;
 	m->h.place_version = 3;

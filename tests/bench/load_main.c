@@ -25,7 +25,7 @@ static void usage(FILE *out)
 	      "  --rwmix PERCENT      reads of a mix, 50\n"
 	      "  --seed N             --fill  write everything once before\n"
 	      "  --flush-every N      a flush after each N writes       --fua\n"
-	      "  --verify             check all that is read; each sector names its write\n"
+	      "  --verify             check what is read and was written (or filled) by this run\n"
 	      "  --ack-log FILE       journal of acknowledged writes, for --check\n"
 	      "  --check FILE         read what the journal names; anything older is lost data\n"
 	      "  --json               results as JSON on stdout\n"
@@ -194,7 +194,7 @@ static int run_on(const struct load_opts *o, const struct load_engine *kind, str
 {
 	struct load_engine e = *kind;
 	struct load_opts fill = *o;
-	uint64_t bytes;
+	uint64_t bytes, *filled = NULL;
 	int err = e.open(&e, o, o->qd, &bytes);
 
 	if (err)
@@ -209,16 +209,25 @@ static int run_on(const struct load_opts *o, const struct load_engine *kind, str
 			l->stop = &stop;
 			load_run(l);
 			err = l->errors ? 1 : 0;
+			filled = l->last;
+			l->last = NULL;
 		}
 		load_done(l);
 	}
 	if (!err)
 		err = load_init(l, o, &e, bytes, UINT64_MAX);
 	if (!err) {
+		if (filled) {
+			/* What is there now is known for every block. */
+			free(l->last);
+			l->last = filled;
+			filled = NULL;
+		}
 		l->stop = &stop;
 		load_run(l);
 		err = l->errors || l->mismatches ? 1 : 0;
 	}
+	free(filled);
 	e.close(&e);
 	return err;
 }

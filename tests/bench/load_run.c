@@ -165,11 +165,12 @@ static void tell_mismatch(struct load *l, const struct load_slot *s, uint64_t se
 
 static void verify(struct load *l, const struct load_slot *s)
 {
+	if (!l->last[s->block])
+		return; /* not written by this run: nobody knows what is right; see --fill */
 	for (uint64_t i = 0; i < l->o->bs / 512; i++) {
 		uint64_t got = load_sector(s->data + i * 512, s->block * l->o->bs + i * 512);
 
-		/* Not written by this run: anything that was once written here is fine. */
-		if (got == UINT64_MAX || (l->last[s->block] && got != l->last[s->block]))
+		if (got != l->last[s->block])
 			tell_mismatch(l, s, i, got);
 	}
 }

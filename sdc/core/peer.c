@@ -397,9 +397,10 @@ static void on_down(struct ash_conn *conn, int reason)
 	peer->state = PEER_BACKOFF; /* whatever is queued from here on waits with the rest */
 	ash_timer_cancel(sdc->port->timers, &peer->timer);
 	sdc->stats.reconnects += was_up;
-	sdc_trace(sdc, was_up ? ASH_LOG_NOTICE : ASH_LOG_DEBUG,
-		  "event=session_down sds=%llu path=%u reason=%d", (unsigned long long)peer->sds,
-		  peer->path, reason);
+	if (sdc_may_tell(sdc, &peer->down_told_ns))
+		sdc_trace(sdc, was_up ? ASH_LOG_NOTICE : ASH_LOG_DEBUG,
+			  "event=session_down sds=%llu path=%u reason=%d",
+			  (unsigned long long)peer->sds, peer->path, reason);
 	/* Unanswered requests go first, in their order. */
 	while (!ash_list_empty(&peer->inflight)) {
 		struct sdc_req *r = ash_container_of(peer->inflight.prev, struct sdc_req, link);

@@ -45,10 +45,13 @@ static int bad_sum(struct sdc_req *req, const char *where)
 	sdc->stats.checksum_errors++;
 	req->badsums++;
 	req->prepared = false;
-	sdc_trace(sdc, ASH_LOG_WARN,
-		  "event=checksum_mismatch in=%s volume=%s offset=%llu length=%u sds=%llu times=%u",
-		  where, req->vol->name, (unsigned long long)req->offset, req->length,
-		  (unsigned long long)req->peer->sds, req->badsums);
+	if (sdc_may_tell(sdc, &sdc->sum_told_ns))
+		sdc_trace(sdc, ASH_LOG_WARN,
+			  "event=checksum_mismatch in=%s volume=%s offset=%llu length=%u sds=%llu "
+			  "times=%u in_all=%llu",
+			  where, req->vol->name, (unsigned long long)req->offset, req->length,
+			  (unsigned long long)req->peer->sds, req->badsums,
+			  (unsigned long long)sdc->stats.checksum_errors);
 	if (req->badsums >= BADSUM_MAX)
 		return -EIO;
 	return req->badsums == 1 ? REQ_AGAIN : REQ_LATER;

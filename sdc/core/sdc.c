@@ -23,6 +23,16 @@ void sdc_trace(struct sdc *sdc, int level, const char *fmt, ...)
 	sdc->port->trace(sdc->port, level, line);
 }
 
+bool sdc_may_tell(struct sdc *sdc, uint64_t *told_ns)
+{
+	uint64_t now = sdc_now(sdc);
+
+	if (*told_ns && now - *told_ns < SEC)
+		return false;
+	*told_ns = now;
+	return true;
+}
+
 uint64_t sdc_jitter(struct sdc *sdc, uint64_t ns)
 {
 	return ns / 2 + sdc->port->rand64(sdc->port) % (ns + 1);

@@ -115,7 +115,7 @@ struct sdc_peer {
 	struct ash_timer timer;
 	unsigned slot_hint; /* where flush rounds found it last */
 	uint32_t failures;  /* in a row */
-	uint64_t began_ns, told_ns;
+	uint64_t began_ns, told_ns, down_told_ns;
 	struct ash_msg hello;
 	struct ash_wire_hello hello_wire;
 };
@@ -184,7 +184,7 @@ struct sdc {
 	uint64_t session;
 	bool session_up, registering, map_asked, rows_moved, kicked, stopping;
 	bool renewing; /* a path number is used up: all opens get a new epoch */
-	uint64_t map_asked_ns;
+	uint64_t map_asked_ns, sum_told_ns;
 	struct ash_timer register_timer, map_timer;
 	char refusal[256]; /* why the MDM would not register us */
 	struct sdc_req *req;
@@ -207,6 +207,8 @@ struct sdc {
 };
 
 /* sdc.c */
+/* At most once a second for what *told_ns stands for. */
+bool sdc_may_tell(struct sdc *sdc, uint64_t *told_ns);
 void sdc_trace(struct sdc *sdc, int level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* Makes a turn happen. */

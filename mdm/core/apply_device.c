@@ -48,9 +48,10 @@ static struct ash_error add_check(const struct mdm_state *st, const void *body)
 		return ash_error_make(ASH_E_EXISTS, "device %s: its UUID belongs to device \"%s\"",
 				      c->path, other->name);
 	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
-	if (dev->sds == c->sds && !strcmp(dev->path, c->path))
-		return ash_error_make(ASH_E_EXISTS, "%s of SDS \"%s\" is device \"%s\" already",
-				      c->path, sds->name, dev->name);
+		if (dev->sds == c->sds && !strcmp(dev->path, c->path))
+			return ash_error_make(ASH_E_EXISTS,
+					      "%s of SDS \"%s\" is device \"%s\" already", c->path,
+					      sds->name, dev->name);
 	if (*c->name)
 		return mdm_check_name(st, PB__KIND__KIND_DEVICE, c->name, 0, 0);
 	return ash_error_ok();
@@ -177,6 +178,12 @@ static struct ash_error opened_check(const struct mdm_state *st, const void *bod
 			"least, use a larger disk or file",
 			dev->name, (unsigned long long)(c->size >> 20),
 			(unsigned long long)(c->capacity >> 20));
+	if (c->capacity > MDM_VOLUME_MAX || strlen(c->path) > 255)
+		return ash_error_make(
+			ASH_E_INVALID,
+			"device \"%s\" reports %llu MiB and a path of %zu characters; 1 "
+			"PiB and 255 are the limits",
+			dev->name, (unsigned long long)(c->capacity >> 20), strlen(c->path));
 	return check_opening(st, dev, c);
 }
 
@@ -189,8 +196,12 @@ static void opened_apply(struct mdm_state *st, const void *body, struct mdm_resu
 	res->id = dev->id;
 	if (!reopened && dev->state != PB__DEVICE_STATE__DEVICE_DOWN)
 		return;
-	if (reopened && ASH_RULE(INCARNATION))
-		mdm_rows_lose(st, &dev->id, 1);
+	if (reopened && dev->incarnation) {
+		if (ASH_RULE(INCARNATION))
+			mdm_rows_lose(st, &dev->id, 1);
+		else
+			mdm_rows_adopt(st, dev->id, c->incarnation);
+	}
 	if (dev->state == PB__DEVICE_STATE__DEVICE_ADDING)
 		mdm_event(st, PB__SEVERITY__SEV_INFO, "DEVICE_READY", PB__KIND__KIND_DEVICE,
 			  dev->name, "device \"%s\" is formatted and open, %llu MiB", dev->name,

@@ -98,12 +98,12 @@ static struct ash_error check_unused(const struct mdm_state *st, int kind, uint6
 static struct ash_error check_remove_sdc(const struct mdm_state *st, const Pb__CmdRemove *c)
 {
 	MDM_EACH(st, PB__KIND__KIND_MAPPING, Pb__Mapping, m)
-	if (m->sdc == c->id && !c->force)
-		return ash_error_make(
-			ASH_E_IN_USE,
-			"SDC \"%s\" still has volume \"%s\" mapped; unmap it or give --force",
-			mdm_name(st, PB__KIND__KIND_SDC, c->id),
-			mdm_name(st, PB__KIND__KIND_VOLUME, m->volume));
+		if (m->sdc == c->id && !c->force)
+			return ash_error_make(
+				ASH_E_IN_USE,
+				"SDC \"%s\" still has volume \"%s\" mapped; unmap it or give --force",
+				mdm_name(st, PB__KIND__KIND_SDC, c->id),
+				mdm_name(st, PB__KIND__KIND_VOLUME, m->volume));
 	return ash_error_ok();
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/clean.h"
+#include "common/base/htab.h"
 #include "mdm/core/state.h"
 
 #define VOLUME_NAME(st, id) mdm_name(st, PB__KIND__KIND_VOLUME, id)
@@ -21,6 +22,11 @@ static struct ash_error sdc_check(const struct mdm_state *st, const void *body)
 				      "SDC \"%s\": the GUID has %zu bytes, not 16; "
 				      "give --guid as the SDC prints it",
 				      c->name, c->guid.len);
+	if (strlen(c->address) > 255)
+		return ash_error_make(
+			ASH_E_INVALID,
+			"SDC \"%s\": the address has %zu characters; 255 are the limit", c->name,
+			strlen(c->address));
 	other = mdm_find_sdc_guid(st, &c->guid);
 	if (other)
 		return ash_error_make(
@@ -62,13 +68,13 @@ static struct ash_error map_check(const struct mdm_state *st, const void *body)
 		return ash_error_make(ASH_E_EXISTS, "volume \"%s\" is mapped to SDC \"%s\" already",
 				      vol->name, SDC_NAME(st, c->sdc));
 	MDM_EACH(st, PB__KIND__KIND_MAPPING, Pb__Mapping, m)
-	if (m->volume == c->volume && !c->shared)
-		return ash_error_make(
-			ASH_E_IN_USE,
-			"volume \"%s\" is mapped to SDC \"%s\"; a second mapping needs "
-			"--shared, and software on both that expects to share (live "
-			"migration, a cluster file system)",
-			vol->name, SDC_NAME(st, m->sdc));
+		if (m->volume == c->volume && !c->shared)
+			return ash_error_make(
+				ASH_E_IN_USE,
+				"volume \"%s\" is mapped to SDC \"%s\"; a second mapping needs "
+				"--shared, and software on both that expects to share (live "
+				"migration, a cluster file system)",
+				vol->name, SDC_NAME(st, m->sdc));
 	return ash_error_ok();
 }
 
@@ -154,6 +160,7 @@ const struct mdm_verb mdm_verb_open = {open_check, open_apply};
 static void add_fence(struct mdm_state *st, const Pb__Mapping *m)
 {
 	const Pb__Volume *vol = mdm_volume(st, m->volume);
+	struct ash_htab holders = {0};
 	Pb__Fence *f = ash_xcalloc(1, sizeof(*f));
 
 	pb__fence__init(f);
@@ -161,15 +168,14 @@ static void add_fence(struct mdm_state *st, const Pb__Mapping *m)
 	f->node = m->node;
 	f->sdc = m->sdc;
 	f->pending_sds = ash_xcalloc(st->table[PB__KIND__KIND_SDS].count + 1, sizeof(uint64_t));
+	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
+		if (dev->pool == vol->pool && dev->incarnation &&
+		    ash_htab_put(&holders, dev->sds, dev))
+			abort();
 	MDM_EACH(st, PB__KIND__KIND_SDS, Pb__Sds, sds)
-	{
-		bool holds = false;
-
-		MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
-		holds |= dev->sds == sds->id && dev->pool == vol->pool && dev->incarnation;
-		if (holds && sds->session.len)
+		if (sds->session.len && ash_htab_get(&holders, sds->id))
 			f->pending_sds[f->n_pending_sds++] = sds->id;
-	}
+	ash_htab_done(&holders);
 	if (f->n_pending_sds)
 		mdm_add(st, PB__KIND__KIND_FENCE, f);
 	else
@@ -192,8 +198,8 @@ void mdm_apply_unmap(struct mdm_state *st, Pb__Mapping *m, bool force)
 static Pb__Fence *fence_of(const struct mdm_state *st, uint64_t node, uint64_t sdc)
 {
 	MDM_EACH(st, PB__KIND__KIND_FENCE, Pb__Fence, f)
-	if (f->node == node && f->sdc == sdc)
-		return f;
+		if (f->node == node && f->sdc == sdc)
+			return f;
 	return NULL;
 }
 

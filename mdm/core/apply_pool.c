@@ -131,12 +131,12 @@ static struct ash_error set_check(const struct mdm_state *st, const void *body)
 	if (ash_failed(&err) || !c->has_zero_padding || c->zero_padding == pool->zero_padding)
 		return err;
 	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
-	if (dev->pool == pool->id)
-		return ash_error_make(
-			ASH_E_STATE,
-			"storage pool \"%s\": zero padding can be changed only while the pool "
-			"has no device, and it has \"%s\"",
-			pool->name, dev->name);
+		if (dev->pool == pool->id)
+			return ash_error_make(
+				ASH_E_STATE,
+				"storage pool \"%s\": zero padding can be changed only while the pool "
+				"has no device, and it has \"%s\"",
+				pool->name, dev->name);
 	return err;
 }
 

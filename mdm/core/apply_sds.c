@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/clean.h"
+#include "common/base/switches.h"
 #include "mdm/core/state.h"
 
 #define SDS_PORT_DEFAULT 7072
@@ -40,8 +41,8 @@ static void full_address(const char *address, char *buf, size_t room)
 static Pb__Sds *find_by_address(const struct mdm_state *st, const char *address)
 {
 	MDM_EACH(st, PB__KIND__KIND_SDS, Pb__Sds, sds)
-	if (*sds->control_address && !strcmp(sds->control_address, address))
-		return sds;
+		if (*sds->control_address && !strcmp(sds->control_address, address))
+			return sds;
 	return NULL;
 }
 
@@ -69,6 +70,11 @@ static struct ash_error add_check(const struct mdm_state *st, const void *body)
 	if (c->uuid.len && !mdm_is_uuid(&c->uuid))
 		return ash_error_make(ASH_E_INVALID, "SDS \"%s\": the UUID has %zu bytes, not 16",
 				      c->name, c->uuid.len);
+	if (strlen(c->control_address) > 240)
+		return ash_error_make(
+			ASH_E_INVALID,
+			"SDS \"%s\": the address has %zu characters; 240 are the limit", c->name,
+			strlen(c->control_address));
 	if (!c->uuid.len && !*c->control_address)
 		return ash_error_make(
 			ASH_E_INVALID,
@@ -194,8 +200,7 @@ static void close_devices(struct mdm_state *st, Pb__Sds *const *sdss, size_t cou
 	size_t most = st->table[PB__KIND__KIND_DEVICE].count, n = 0;
 	uint64_t *lost = ash_xcalloc(most + 1, sizeof(*lost));
 
-	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
-	{
+	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev) {
 		bool here = false;
 
 		for (size_t i = 0; i < count; i++)
@@ -235,7 +240,8 @@ static void register_apply(struct mdm_state *st, const void *body, struct mdm_re
 		return;
 	if (restarted) {
 		/* The process before this one is over, its openings and promises with it. */
-		close_devices(st, &sds, 1);
+		if (ASH_RULE(INCARNATION))
+			close_devices(st, &sds, 1);
 		mdm_fences_forget_sds(st, sds->id);
 		mdm_set_bytes(&sds->uuid, c->uuid.data, c->uuid.len);
 		mdm_set_bytes(&sds->session, c->session.data, c->session.len);

@@ -187,12 +187,13 @@ const struct mdm_verb mdm_verb_volume_set = {set_check, set_apply};
 struct ash_error mdm_check_remove_volume(const struct mdm_state *st, const Pb__CmdRemove *c)
 {
 	MDM_EACH(st, PB__KIND__KIND_MAPPING, Pb__Mapping, m)
-	if (m->volume == c->id && !c->force)
-		return ash_error_make(ASH_E_IN_USE,
-				      "volume \"%s\" is mapped to SDC \"%s\"; unmap it first, "
-				      "or give --force to unmap and remove it",
-				      mdm_name(st, PB__KIND__KIND_VOLUME, c->id),
-				      mdm_name(st, PB__KIND__KIND_SDC, m->sdc));
+		if (m->volume == c->id && !c->force)
+			return ash_error_make(
+				ASH_E_IN_USE,
+				"volume \"%s\" is mapped to SDC \"%s\"; unmap it first, "
+				"or give --force to unmap and remove it",
+				mdm_name(st, PB__KIND__KIND_VOLUME, c->id),
+				mdm_name(st, PB__KIND__KIND_SDC, m->sdc));
 	return ash_error_ok();
 }
 
@@ -208,8 +209,8 @@ static void add_tombstone(struct mdm_state *st, const Pb__Volume *vol)
 	stone->pending_devices =
 		ash_xcalloc(st->table[PB__KIND__KIND_DEVICE].count + 1, sizeof(uint64_t));
 	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
-	if (dev->pool == vol->pool && dev->state != PB__DEVICE_STATE__DEVICE_ADDING)
-		stone->pending_devices[stone->n_pending_devices++] = dev->id;
+		if (dev->pool == vol->pool && dev->state != PB__DEVICE_STATE__DEVICE_ADDING)
+			stone->pending_devices[stone->n_pending_devices++] = dev->id;
 	mdm_add(st, PB__KIND__KIND_TOMBSTONE, stone);
 }
 

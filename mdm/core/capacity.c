@@ -32,8 +32,7 @@ void mdm_capacity(const struct mdm_state *st, const Pb__Pool *pool, uint32_t spa
 	struct unit *units = ash_xcalloc(st->table[PB__KIND__KIND_SDS].count + 1, sizeof(*units));
 	size_t count = 0;
 
-	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
-	{
+	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev) {
 		uint64_t unit = mdm_unit_of(st, dev->id);
 		size_t i;
 
@@ -55,8 +54,7 @@ void mdm_capacity(const struct mdm_state *st, const Pb__Pool *pool, uint32_t spa
 	cap.spare = cap.raw / 100 * spare_pct;
 	cap.usable = mirrored(units, count, spare_pct);
 	free(units);
-	MDM_EACH(st, PB__KIND__KIND_VOLUME, Pb__Volume, vol)
-	{
+	MDM_EACH(st, PB__KIND__KIND_VOLUME, Pb__Volume, vol) {
 		if (vol->pool != pool->id)
 			continue;
 		if (vol->thin)

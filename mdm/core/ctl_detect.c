@@ -28,8 +28,6 @@ void ctl_start(struct mdm_service *svc)
 	svc->repairing = false;
 	svc_backoff_clear(&svc->repair_backoff);
 	svc_backoff_clear(&svc->place_backoff);
-	MDM_EACH(svc->st, PB__KIND__KIND_SDS, Pb__Sds, sds)
-	svc_sds(svc, sds->id)->heard_ns = now;
 }
 
 /* While we stood still heartbeats waited unread: that time does not count. */
@@ -108,8 +106,7 @@ void ctl_detect(struct mdm_service *svc, uint64_t now)
 	bool more = false;
 
 	forgive_own_stall(svc, now);
-	MDM_EACH(svc->st, PB__KIND__KIND_SDS, Pb__Sds, sds)
-	{
+	MDM_EACH(svc->st, PB__KIND__KIND_SDS, Pb__Sds, sds) {
 		const struct svc_sds *known = svc_sds(svc, sds->id);
 
 		if (!sds->up || known->failing || now < known->retry_ns ||
@@ -120,8 +117,7 @@ void ctl_detect(struct mdm_service *svc, uint64_t now)
 			first = known->heard_ns;
 	}
 	/* Is there one that fell silent at the same time and has not quite reached the limit? */
-	MDM_EACH(svc->st, PB__KIND__KIND_SDS, Pb__Sds, sds)
-	{
+	MDM_EACH(svc->st, PB__KIND__KIND_SDS, Pb__Sds, sds) {
 		const struct svc_sds *known = svc_sds(svc, sds->id);
 		uint64_t silent = now - known->heard_ns;
 

@@ -19,9 +19,9 @@ static uint64_t hash_devices(const struct mdm_state *st, uint64_t pool)
 	uint64_t hash = 1;
 
 	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
-	if (dev->pool == pool && mdm_device_usable(st, dev))
-		hash = ash_mix64(hash ^ dev->id) +
-		       ash_mix64(dev->capacity ^ mdm_unit_of(st, dev->id)) * 3;
+		if (dev->pool == pool && mdm_device_usable(st, dev))
+			hash = ash_mix64(hash ^ dev->id) +
+			       ash_mix64(dev->capacity ^ mdm_unit_of(st, dev->id)) * 3;
 	return hash;
 }
 
@@ -33,9 +33,10 @@ static bool make_plan(struct mdm_service *svc, struct svc_pool *p, const Pb__Poo
 	size_t n = 0;
 
 	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
-	if (dev->pool == pool->id && mdm_device_usable(st, dev))
-		list[n++] = (struct mdm_place_device){
-			.id = dev->id, .unit = mdm_unit_of(st, dev->id), .capacity = dev->capacity};
+		if (dev->pool == pool->id && mdm_device_usable(st, dev))
+			list[n++] = (struct mdm_place_device){.id = dev->id,
+							      .unit = mdm_unit_of(st, dev->id),
+							      .capacity = dev->capacity};
 	p->pgs = pool->pg_count;
 	if (!p->target)
 		p->target = ash_xcalloc(p->pgs, sizeof(*p->target));
@@ -126,8 +127,7 @@ void ctl_place(struct mdm_service *svc, uint64_t now)
 	bool moved = svc->placed_version != svc->st->version;
 
 	svc->placed_version = svc->st->version;
-	MDM_EACH(svc->st, PB__KIND__KIND_POOL, Pb__Pool, pool)
-	{
+	MDM_EACH(svc->st, PB__KIND__KIND_POOL, Pb__Pool, pool) {
 		struct svc_pool *p;
 
 		if (pool->had_volume)
@@ -150,8 +150,7 @@ bool ctl_place_settled(struct mdm_service *svc, uint64_t id)
 	p = svc_pool(svc, id);
 	if (p->dirty || p->flying || svc->placed_version != st->version)
 		return false;
-	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
-	{
+	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev) {
 		const Pb__Sds *sds = mdm_sds(st, dev->sds);
 
 		if (dev->pool == id && dev->state == PB__DEVICE_STATE__DEVICE_ADDING && sds->up)

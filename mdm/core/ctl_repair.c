@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/base/clean.h"
+#include "common/base/switches.h"
 #include "mdm/core/service_int.h"
 
 #define BATCH_MAX 1024
@@ -95,6 +96,14 @@ static void activate(struct repair *r, const struct mdm_rows *rows, uint32_t pg)
 	uint64_t best = 0, since = r->now;
 	bool best_restarted = true, all = true;
 
+	if (!ASH_RULE(LAST_SET)) {
+		for (unsigned i = 0; i < row->replicas; i++)
+			if (usable(r, row->replica[i].device))
+				best = row->replica[i].device;
+		if (best)
+			add(r, rows, pg, PB__PG_ACTION__PG_ACTIVATE, best);
+		return;
+	}
 	for (unsigned i = 0; i < row->last_count; i++) {
 		const struct svc_dev *dev = usable(r, row->last[i]);
 		bool again;
@@ -172,8 +181,7 @@ static void look_at(struct repair *r, const struct mdm_rows *rows, uint32_t pg)
 
 static void follow_devices(struct mdm_service *svc, uint64_t now)
 {
-	MDM_EACH(svc->st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
-	{
+	MDM_EACH(svc->st, PB__KIND__KIND_DEVICE, Pb__Device, dev) {
 		struct svc_dev *d = svc_dev(svc, dev->id);
 		bool can = mdm_device_usable(svc->st, dev);
 
@@ -222,8 +230,7 @@ void ctl_repair(struct mdm_service *svc, uint64_t now)
 	follow_devices(svc, now);
 	r.change = ash_xcalloc(BATCH_MAX, sizeof(*r.change));
 	r.list = ash_xcalloc(BATCH_MAX, sizeof(*r.list));
-	MDM_EACH(svc->st, PB__KIND__KIND_POOL, Pb__Pool, pool)
-	{
+	MDM_EACH(svc->st, PB__KIND__KIND_POOL, Pb__Pool, pool) {
 		const struct mdm_rows *rows = mdm_rows(svc->st, pool->id);
 
 		for (uint32_t pg = 0; pool->had_volume && pg < rows->pg_count && r.n < BATCH_MAX;

@@ -18,8 +18,7 @@ uint64_t ctl_pool_used(struct mdm_service *svc, uint64_t pool, bool *ret_known)
 	uint64_t used = 0;
 
 	*ret_known = false;
-	MDM_EACH(svc->st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
-	{
+	MDM_EACH(svc->st, PB__KIND__KIND_DEVICE, Pb__Device, dev) {
 		const struct svc_dev *d = ash_htab_get(&svc->devs, dev->id);
 
 		if (dev->pool != pool || !d || !d->reported)
@@ -83,7 +82,7 @@ void ctl_watch(struct mdm_service *svc, uint64_t now)
 		return;
 	svc->watch_ns = now + WATCH_MS * SVC_MS;
 	MDM_EACH(svc->st, PB__KIND__KIND_POOL, Pb__Pool, pool)
-	watch_pool(svc, pool);
+		watch_pool(svc, pool);
 }
 
 static void on_handed(void *arg, const struct ash_error *err)

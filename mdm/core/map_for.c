@@ -15,6 +15,7 @@ struct cut {
 	uint64_t domain; /* SDS: its own. 0 = any */
 	/* SDC: what its mappings make it need. Value: NEED_DELTA or NEED_ALL. */
 	struct ash_htab pools, volumes, sdss;
+	bool new_pool; /* some pool is new to it as a whole */
 };
 
 #define NO_DOMAIN UINT64_MAX
@@ -50,14 +51,14 @@ static void find_needs(struct cut *cut)
 {
 	if (cut->audience != MDM_FOR_SDC)
 		return;
-	MDM_EACH(cut->st, PB__KIND__KIND_MAPPING, Pb__Mapping, m)
-	{
+	MDM_EACH(cut->st, PB__KIND__KIND_MAPPING, Pb__Mapping, m) {
 		const Pb__Volume *vol = mdm_volume(cut->st, m->volume);
 
 		if (m->sdc != cut->id)
 			continue;
 		need(&cut->volumes, vol->id, m->created > cut->have);
 		need(&cut->pools, vol->pool, m->created > cut->have);
+		cut->new_pool |= m->created > cut->have;
 	}
 }
 
@@ -78,40 +79,52 @@ static void put_layout(struct cut *cut)
 	if (st->system && st->system->version > cut->have)
 		cut->map->system = mdm_pb_clone(st->system);
 	MDM_EACH(st, PB__KIND__KIND_MDM, Pb__MdmMember, m)
-	if (m->version > cut->have)
-		PUT(cut, mdms, m);
+		if (m->version > cut->have)
+			PUT(cut, mdms, m);
 	if (cut->audience == MDM_FOR_SDC)
 		return;
 	MDM_EACH(st, PB__KIND__KIND_DOMAIN, Pb__Domain, d)
-	if (d->version > cut->have && in_domain(cut, d->id))
-		PUT(cut, domains, d);
+		if (d->version > cut->have && in_domain(cut, d->id))
+			PUT(cut, domains, d);
 	MDM_EACH(st, PB__KIND__KIND_FAULT_SET, Pb__FaultSet, fs)
-	if (fs->version > cut->have && in_domain(cut, fs->domain))
-		PUT(cut, fault_sets, fs);
+		if (fs->version > cut->have && in_domain(cut, fs->domain))
+			PUT(cut, fault_sets, fs);
 }
 
+/* Is anything of this SDS part of what an SDC needs? */
+static bool sds_needed(const struct cut *cut, uint64_t sds)
+{
+	MDM_EACH(cut->st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
+		if (dev->sds == sds && ash_htab_get(&cut->pools, dev->pool))
+			return true;
+	return false;
+}
+
+/* An SDC follows thousands of changes that are not its own: what did not change costs a compare. */
 static void put_servers(struct cut *cut)
 {
 	const struct mdm_state *st = cut->st;
+	bool for_sdc = cut->audience == MDM_FOR_SDC;
 
 	MDM_EACH(st, PB__KIND__KIND_POOL, Pb__Pool, pool)
-	if (in_domain(cut, pool->domain) && wanted(cut, &cut->pools, pool->id, pool->version))
-		PUT(cut, pools, pool);
-	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
-	{
-		if (!pool_in_domain(cut, dev->pool))
+		if (in_domain(cut, pool->domain) &&
+		    wanted(cut, &cut->pools, pool->id, pool->version))
+			PUT(cut, pools, pool);
+	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev) {
+		if ((dev->version <= cut->have && !cut->new_pool) ||
+		    !pool_in_domain(cut, dev->pool) ||
+		    !wanted(cut, &cut->pools, dev->pool, dev->version))
 			continue;
-		if (wanted(cut, &cut->pools, dev->pool, dev->version)) {
-			PUT(cut, devices, dev);
-			/* With a device that is new to it an SDC may need the SDS too. */
+		PUT(cut, devices, dev);
+		/* With a device that is new to it an SDC may need the SDS too. */
+		if (for_sdc)
 			need(&cut->sdss, dev->sds, true);
-		} else if (ash_htab_get(&cut->pools, dev->pool)) {
-			need(&cut->sdss, dev->sds, false);
-		}
 	}
 	MDM_EACH(st, PB__KIND__KIND_SDS, Pb__Sds, sds)
-	if (in_domain(cut, sds->domain) && wanted(cut, &cut->sdss, sds->id, sds->version))
-		PUT(cut, sdss, sds);
+		if (for_sdc ? ash_htab_get(&cut->sdss, sds->id) ||
+				      (sds->version > cut->have && sds_needed(cut, sds->id))
+			    : sds->version > cut->have && in_domain(cut, sds->domain))
+			PUT(cut, sdss, sds);
 }
 
 static void put_volumes(struct cut *cut)
@@ -119,16 +132,19 @@ static void put_volumes(struct cut *cut)
 	const struct mdm_state *st = cut->st;
 
 	MDM_EACH(st, PB__KIND__KIND_VOLUME, Pb__Volume, vol)
-	if (pool_in_domain(cut, vol->pool) && wanted(cut, &cut->volumes, vol->id, vol->version))
-		PUT(cut, volumes, vol);
+		if (pool_in_domain(cut, vol->pool) &&
+		    wanted(cut, &cut->volumes, vol->id, vol->version))
+			PUT(cut, volumes, vol);
 	MDM_EACH(st, PB__KIND__KIND_MAPPING, Pb__Mapping, m)
-	if (m->version > cut->have &&
-	    (cut->audience == MDM_FOR_SDC ? m->sdc == cut->id
-					  : pool_in_domain(cut, mdm_volume(st, m->volume)->pool)))
-		PUT(cut, mappings, m);
+		if (m->version > cut->have &&
+		    (cut->audience == MDM_FOR_SDC
+			     ? m->sdc == cut->id
+			     : pool_in_domain(cut, mdm_volume(st, m->volume)->pool)))
+			PUT(cut, mappings, m);
 	MDM_EACH(st, PB__KIND__KIND_SDC, Pb__Sdc, sdc)
-	if (sdc->version > cut->have && (cut->audience != MDM_FOR_SDC || sdc->id == cut->id))
-		PUT(cut, sdcs, sdc);
+		if (sdc->version > cut->have &&
+		    (cut->audience != MDM_FOR_SDC || sdc->id == cut->id))
+			PUT(cut, sdcs, sdc);
 }
 
 static void put_pending(struct cut *cut)
@@ -138,11 +154,11 @@ static void put_pending(struct cut *cut)
 	if (cut->audience == MDM_FOR_SDC)
 		return;
 	MDM_EACH(st, PB__KIND__KIND_FENCE, Pb__Fence, f)
-	if (f->version > cut->have) /* of any domain: its volume may be gone */
-		PUT(cut, fences, f);
+		if (f->version > cut->have) /* of any domain: its volume may be gone */
+			PUT(cut, fences, f);
 	MDM_EACH(st, PB__KIND__KIND_TOMBSTONE, Pb__Tombstone, t)
-	if (t->version > cut->have && pool_in_domain(cut, t->pool))
-		PUT(cut, tombstones, t);
+		if (t->version > cut->have && pool_in_domain(cut, t->pool))
+			PUT(cut, tombstones, t);
 }
 
 static void put_rows(struct cut *cut)

@@ -176,8 +176,8 @@ uint64_t mdm_place_version(const struct mdm_state *st, uint64_t domain)
 	/* A domain's own version is raised when one of its pools goes, and with it maybe the rows
 	 * with the highest gen: the place version must never go back. */
 	MDM_EACH(st, PB__KIND__KIND_DOMAIN, Pb__Domain, d)
-	if ((!domain || d->id == domain) && d->version > version)
-		version = d->version;
+		if ((!domain || d->id == domain) && d->version > version)
+			version = d->version;
 	for (size_t i = 0; i < st->rows_count; i++) {
 		const struct mdm_rows *rows = st->rows[i];
 		const Pb__Pool *pool = mdm_pool(st, rows->pool);
@@ -291,5 +291,19 @@ void mdm_rows_lose(struct mdm_state *st, const uint64_t *devices, size_t count)
 			if (row_lose(&rows->row[pg], here, n, st->making))
 				mdm_row_touch(st, rows, pg);
 		free(here);
+	}
+}
+
+void mdm_rows_adopt(struct mdm_state *st, uint64_t device, uint64_t incarnation)
+{
+	struct mdm_rows *rows = mdm_rows(st, mdm_device(st, device)->pool);
+
+	for (uint32_t pg = 0; pg < rows->pg_count; pg++) {
+		int i = mdm_row_find(&rows->row[pg], device);
+
+		if (i < 0)
+			continue;
+		rows->row[pg].replica[i].incarnation = incarnation;
+		mdm_row_touch(st, rows, pg);
 	}
 }

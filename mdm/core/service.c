@@ -211,6 +211,8 @@ static void call_free(struct svc_call *call)
 	for (size_t i = 0; i < call->answers_count; i++)
 		if (call->answers[i])
 			mdm_pb_free(call->answers[i]);
+	if (call->reg)
+		mdm_pb_free(call->reg);
 	free(call->answers);
 	free(call->wait_sds);
 	free(call);

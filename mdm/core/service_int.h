@@ -40,6 +40,7 @@ struct mdm_session {
 /* What is known of an SDS by its heartbeats. */
 struct svc_sds {
 	uint64_t id, heard_ns, version;
+	bool heard;   /* since we lead */
 	bool failing; /* a proposal is on its way */
 	uint64_t retry_ns;
 	uint32_t worst_turn_ms;
@@ -142,7 +143,8 @@ struct svc_call {
 	uint64_t volume, epoch, fence;
 	bool read_only;
 	uint64_t *wait_sds; /* owned */
-	size_t wait_count;
+	size_t wait_count, waited;
+	Pb__SdsRegister *reg;	/* owned */
 	Pb__PgAnswer **answers; /* owned */
 	size_t answers_count;
 	uint64_t result_id;

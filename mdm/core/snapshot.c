@@ -118,22 +118,23 @@ static const char *take_objects(struct mdm_state *st, Pb__Map *map)
 static const char *check_links(const struct mdm_state *st)
 {
 	MDM_EACH(st, PB__KIND__KIND_POOL, Pb__Pool, pool)
-	if (!mdm_domain(st, pool->domain) || pool->pg_count < MDM_PG_MIN ||
-	    pool->pg_count > MDM_PG_MAX || (pool->pg_count & (pool->pg_count - 1)) ||
-	    pool->spare_pct > 100)
-		return "a pool is malformed";
+		if (!mdm_domain(st, pool->domain) || pool->pg_count < MDM_PG_MIN ||
+		    pool->pg_count > MDM_PG_MAX || (pool->pg_count & (pool->pg_count - 1)) ||
+		    pool->spare_pct > 100)
+			return "a pool is malformed";
 	MDM_EACH(st, PB__KIND__KIND_SDS, Pb__Sds, sds)
-	if (!mdm_domain(st, sds->domain) || (sds->fault_set && !mdm_fault_set(st, sds->fault_set)))
-		return "an SDS is in no domain";
+		if (!mdm_domain(st, sds->domain) ||
+		    (sds->fault_set && !mdm_fault_set(st, sds->fault_set)))
+			return "an SDS is in no domain";
 	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
-	if (!mdm_sds(st, dev->sds) || !mdm_pool(st, dev->pool))
-		return "a device is of no SDS or pool";
+		if (!mdm_sds(st, dev->sds) || !mdm_pool(st, dev->pool))
+			return "a device is of no SDS or pool";
 	MDM_EACH(st, PB__KIND__KIND_VOLUME, Pb__Volume, vol)
-	if (!mdm_pool(st, vol->pool))
-		return "a volume is in no pool";
+		if (!mdm_pool(st, vol->pool))
+			return "a volume is in no pool";
 	MDM_EACH(st, PB__KIND__KIND_MAPPING, Pb__Mapping, m)
-	if (!mdm_volume(st, m->volume) || !mdm_sdc(st, m->sdc))
-		return "a mapping has no volume or SDC";
+		if (!mdm_volume(st, m->volume) || !mdm_sdc(st, m->sdc))
+			return "a mapping has no volume or SDC";
 	return NULL;
 }
 
@@ -174,7 +175,7 @@ static const char *take_rows(struct mdm_state *st, const Pb__Map *map)
 	const char *why;
 
 	MDM_EACH(st, PB__KIND__KIND_POOL, Pb__Pool, pool)
-	mdm_rows_add(st, pool->id, pool->pg_count);
+		mdm_rows_add(st, pool->id, pool->pg_count);
 	for (size_t i = 0; i < map->n_rows; i++) {
 		why = take_row(st, map->rows[i]);
 		if (why)

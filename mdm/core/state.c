@@ -93,32 +93,32 @@ void *mdm_find_name(const struct mdm_state *st, int kind, const char *name, uint
 Pb__Mapping *mdm_find_mapping(const struct mdm_state *st, uint64_t volume, uint64_t sdc)
 {
 	MDM_EACH(st, PB__KIND__KIND_MAPPING, Pb__Mapping, m)
-	if (m->volume == volume && m->sdc == sdc)
-		return m;
+		if (m->volume == volume && m->sdc == sdc)
+			return m;
 	return NULL;
 }
 
 Pb__Sdc *mdm_find_sdc_guid(const struct mdm_state *st, const ProtobufCBinaryData *guid)
 {
 	MDM_EACH(st, PB__KIND__KIND_SDC, Pb__Sdc, sdc)
-	if (guid->len && mdm_bytes_equal(&sdc->guid, guid))
-		return sdc;
+		if (guid->len && mdm_bytes_equal(&sdc->guid, guid))
+			return sdc;
 	return NULL;
 }
 
 Pb__Sds *mdm_find_sds_uuid(const struct mdm_state *st, const ProtobufCBinaryData *uuid)
 {
 	MDM_EACH(st, PB__KIND__KIND_SDS, Pb__Sds, sds)
-	if (uuid->len && mdm_bytes_equal(&sds->uuid, uuid))
-		return sds;
+		if (uuid->len && mdm_bytes_equal(&sds->uuid, uuid))
+			return sds;
 	return NULL;
 }
 
 Pb__Device *mdm_find_device_uuid(const struct mdm_state *st, const ProtobufCBinaryData *uuid)
 {
 	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
-	if (uuid->len && mdm_bytes_equal(&dev->uuid, uuid))
-		return dev;
+		if (uuid->len && mdm_bytes_equal(&dev->uuid, uuid))
+			return dev;
 	return NULL;
 }
 

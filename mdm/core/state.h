@@ -183,8 +183,10 @@ uint64_t mdm_place_version(const struct mdm_state *st, uint64_t domain);
  * nobody serves and the last in-sync set is remembered.
  */
 void mdm_rows_lose(struct mdm_state *st, const uint64_t *devices, size_t count);
-/* The same for one copy of one row, which the caller then touches with @gen. */
+/* As mdm_rows_lose() for one copy of one row, which the caller then touches with @gen. */
 void mdm_row_lose(struct mdm_row *row, uint64_t device, uint64_t gen);
+/* What a device held in sync counts for its new opening: only where that rule is left out. */
+void mdm_rows_adopt(struct mdm_state *st, uint64_t device, uint64_t incarnation);
 
 /* ---------------------------------------------------------------- capacity.c */
 

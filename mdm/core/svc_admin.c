@@ -71,8 +71,8 @@ static uint64_t find_fence(const struct mdm_state *st, const Pb__CmdUnmap *c)
 	uint64_t found = 0;
 
 	MDM_EACH(st, PB__KIND__KIND_FENCE, Pb__Fence, f)
-	if (vol && f->node == vol->node && f->sdc == c->sdc)
-		found = f->id;
+		if (vol && f->node == vol->node && f->sdc == c->sdc)
+			found = f->id;
 	return found;
 }
 

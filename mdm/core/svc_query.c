@@ -159,8 +159,7 @@ static void add_servers(struct report *r)
 {
 	const struct mdm_state *st = r->svc->st;
 
-	MDM_EACH(st, PB__KIND__KIND_SDS, Pb__Sds, sds)
-	{
+	MDM_EACH(st, PB__KIND__KIND_SDS, Pb__Sds, sds) {
 		if (sds->up)
 			continue;
 		worse(r, PB__HEALTH__HEALTH_DEGRADED);
@@ -169,8 +168,7 @@ static void add_servers(struct report *r)
 					  : "SDS \"%s\" has never registered",
 			 sds->name);
 	}
-	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
-	{
+	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev) {
 		const char *what = dev->state == PB__DEVICE_STATE__DEVICE_FAILED ? "has failed"
 				   : dev->state == PB__DEVICE_STATE__DEVICE_DOWN ? "is not open"
 										 : NULL;
@@ -182,16 +180,15 @@ static void add_servers(struct report *r)
 			 dev->name, mdm_name(st, PB__KIND__KIND_SDS, dev->sds), what);
 	}
 	MDM_EACH(st, PB__KIND__KIND_FENCE, Pb__Fence, f)
-	add_text(&r->q->reasons, &r->q->n_reasons,
-		 "the unmap of node %llu from SDC \"%s\" is not confirmed by %zu SDSs yet",
-		 (unsigned long long)f->node, mdm_name(st, PB__KIND__KIND_SDC, f->sdc),
-		 f->n_pending_sds);
+		add_text(&r->q->reasons, &r->q->n_reasons,
+			 "the unmap of node %llu from SDC \"%s\" is not confirmed by %zu SDSs yet",
+			 (unsigned long long)f->node, mdm_name(st, PB__KIND__KIND_SDC, f->sdc),
+			 f->n_pending_sds);
 }
 
 static void add_device_stats(struct report *r)
 {
-	MDM_EACH(r->svc->st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
-	{
+	MDM_EACH(r->svc->st, PB__KIND__KIND_DEVICE, Pb__Device, dev) {
 		const struct svc_dev *d = ash_htab_get(&r->svc->devs, dev->id);
 
 		if (!d || !d->reported)
@@ -199,8 +196,7 @@ static void add_device_stats(struct report *r)
 		r->q->devices = mdm_list_grow(r->q->devices, r->q->n_devices);
 		r->q->devices[r->q->n_devices++] = mdm_pb_clone(&d->stats);
 	}
-	MDM_EACH(r->svc->st, PB__KIND__KIND_SDS, Pb__Sds, sds)
-	{
+	MDM_EACH(r->svc->st, PB__KIND__KIND_SDS, Pb__Sds, sds) {
 		const struct svc_sds *known = ash_htab_get(&r->svc->sdss, sds->id);
 
 		for (size_t i = 0; known && i < known->resyncs; i++) {
@@ -215,8 +211,7 @@ static void add_volume_use(struct report *r)
 {
 	struct ash_htab by_node = {0};
 
-	MDM_EACH(r->svc->st, PB__KIND__KIND_VOLUME, Pb__Volume, vol)
-	{
+	MDM_EACH(r->svc->st, PB__KIND__KIND_VOLUME, Pb__Volume, vol) {
 		Pb__VolumeUse *use = ash_xcalloc(1, sizeof(*use));
 
 		pb__volume_use__init(use);
@@ -226,8 +221,7 @@ static void add_volume_use(struct report *r)
 		if (ash_htab_put(&by_node, vol->node, use))
 			abort();
 	}
-	MDM_EACH(r->svc->st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
-	{
+	MDM_EACH(r->svc->st, PB__KIND__KIND_DEVICE, Pb__Device, dev) {
 		const struct svc_dev *d = ash_htab_get(&r->svc->devs, dev->id);
 
 		for (size_t i = 0; d && i < d->node_count; i++) {
@@ -244,8 +238,7 @@ static void add_volume_use(struct report *r)
 
 static void add_mdms(struct report *r)
 {
-	MDM_EACH(r->svc->st, PB__KIND__KIND_MDM, Pb__MdmMember, m)
-	{
+	MDM_EACH(r->svc->st, PB__KIND__KIND_MDM, Pb__MdmMember, m) {
 		Pb__MdmStatus *s = ash_xcalloc(1, sizeof(*s));
 		bool self = m->id == r->svc->own_id;
 
@@ -296,7 +289,7 @@ static void add_status(struct report *r)
 	r->q->capacity = ash_xcalloc(1, sizeof(*r->q->capacity));
 	pb__capacity_use__init(r->q->capacity);
 	MDM_EACH(r->svc->st, PB__KIND__KIND_POOL, Pb__Pool, pool)
-	add_pool(r, pool);
+		add_pool(r, pool);
 	add_servers(r);
 	add_device_stats(r);
 	add_volume_use(r);

@@ -88,16 +88,20 @@ static const Pb__Volume *volume_named(struct mdm_service *svc, const Pb__OpenVol
 			  : NULL;
 }
 
-/* Every SDS that serves the volume knows the new epoch, so that no older open is served. */
+static bool knows(const struct svc_call *call, uint64_t id)
+{
+	const Pb__Sds *sds = mdm_sds(call->svc->st, id);
+
+	return !sds || !sds->up || svc_sds(call->svc, id)->version >= call->epoch;
+}
+
+/* Every SDS that serves the volume knows the new epoch, so that no older open is served. What one
+ * knows it does not forget, so those asked before need not be asked again. */
 static bool all_know(struct svc_call *call)
 {
-	for (size_t i = 0; i < call->wait_count; i++) {
-		const Pb__Sds *sds = mdm_sds(call->svc->st, call->wait_sds[i]);
-
-		if (sds && sds->up && svc_sds(call->svc, sds->id)->version < call->epoch)
-			return false;
-	}
-	return true;
+	while (call->waited < call->wait_count && knows(call, call->wait_sds[call->waited]))
+		call->waited++;
+	return call->waited == call->wait_count;
 }
 
 static void answer_open(struct svc_call *call)
@@ -140,9 +144,9 @@ static void wait_for_servers(struct svc_call *call)
 	call->wait_sds =
 		ash_xcalloc(st->table[PB__KIND__KIND_DEVICE].count + 1, sizeof(*call->wait_sds));
 	MDM_EACH(st, PB__KIND__KIND_DEVICE, Pb__Device, dev)
-	if (vol && dev->pool == vol->pool && dev->incarnation &&
-	    (!call->wait_count || call->wait_sds[call->wait_count - 1] != dev->sds))
-		call->wait_sds[call->wait_count++] = dev->sds;
+		if (vol && dev->pool == vol->pool && dev->incarnation &&
+		    (!call->wait_count || call->wait_sds[call->wait_count - 1] != dev->sds))
+			call->wait_sds[call->wait_count++] = dev->sds;
 	call->deadline_ns = svc_now(call->svc) + SVC_OPEN_MS * SVC_MS;
 	call->poll = poll_open;
 	call->give_up = answer_open;

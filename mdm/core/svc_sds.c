@@ -9,6 +9,8 @@
 #include "mdm/core/service_int.h"
 
 #define PROTOCOL_VERSION 1
+#define SILENT_MS 400	      /* two heartbeats are missing */
+#define REGISTER_WAIT_MS 2000 /* longer than it takes to be declared failed */
 
 /* ---------------------------------------------------------------- hello */
 
@@ -129,11 +131,6 @@ static void found_open(struct mdm_session *s, const Pb__FoundDevice *f)
 	svc_propose(svc, &cmd, refused_opening, NULL);
 }
 
-struct registration {
-	struct svc_call *call;
-	Pb__SdsRegister *req;
-};
-
 static void register_over(struct mdm_session *s, uint64_t id, const Pb__SdsRegister *r,
 			  uint64_t sds)
 {
@@ -144,6 +141,7 @@ static void register_over(struct mdm_session *s, uint64_t id, const Pb__SdsRegis
 	s->sds = sds;
 	memcpy(s->process, r->session.data, 16);
 	known->heard_ns = svc_now(svc);
+	known->heard = true;
 	known->version = 0;
 	known->failing = false;
 	reply.r_case = PB__REPLY__R_MAP;
@@ -158,24 +156,78 @@ static void register_over(struct mdm_session *s, uint64_t id, const Pb__SdsRegis
 static void on_registered(struct mdm_service *svc, void *arg, int result,
 			  const struct mdm_result *res)
 {
-	struct registration *reg = arg;
-	struct svc_call *call = reg->call;
+	struct svc_call *call = arg;
+	struct ash_error err;
 
-	if (svc_call_back(call)) {
-		struct ash_error err =
-			result == -ECANCELED ? ash_error_ok() : svc_outcome(svc, result, res);
-
-		if (ash_failed(&err)) {
-			svc_call_error(call, &err);
-		} else {
-			if (!result && call->session)
-				register_over(call->session, call->id, reg->req, res->id);
-			call->session = NULL; /* answered by register_over() */
-			svc_call_error(call, &err);
-		}
+	/* Also if nobody hears the answer: it is up from here on. */
+	if (!result && !ash_failed(&res->err)) {
+		svc_sds(svc, res->id)->heard_ns = svc_now(svc);
+		svc_sds(svc, res->id)->heard = true;
 	}
-	mdm_pb_free(reg->req);
-	free(reg);
+	if (!svc_call_back(call))
+		return;
+	err = svc_outcome(svc, result, res);
+	if (!ash_failed(&err) && call->session) {
+		register_over(call->session, call->id, call->reg, res->id);
+		call->session = NULL; /* has its answer */
+	}
+	svc_call_error(call, &err);
+}
+
+static void fill_register(const Pb__SdsRegister *r, Pb__CmdSdsRegister *c, Pb__Command *cmd)
+{
+	c->uuid = r->uuid;
+	c->session = r->session;
+	c->n_endpoints = r->n_endpoints;
+	c->endpoints = r->endpoints;
+	cmd->c_case = PB__COMMAND__C_SDS_REGISTER;
+	cmd->sds_register = c;
+}
+
+static void propose_register(struct svc_call *call)
+{
+	Pb__Command cmd = PB__COMMAND__INIT;
+	Pb__CmdSdsRegister c = PB__CMD_SDS_REGISTER__INIT;
+
+	if (!call->session) {
+		/* It hung up while it waited, and may be a process that is no more. */
+		struct ash_error ok = ash_error_ok();
+
+		svc_call_error(call, &ok);
+		return;
+	}
+	call->poll = NULL;
+	call->give_up = NULL;
+	fill_register(call->reg, &c, &cmd);
+	svc_call_propose(call, &cmd, on_registered);
+}
+
+/*
+ * An SDS that was restarted leaves its in-sync sets when it registers. If others died with it (a
+ * power cut), they would be made the only holders of what both have, and their disks may never
+ * come back. So while another is silent it is found out first whether that one is dead too: then
+ * they fail in one step.
+ */
+static bool must_wait(struct mdm_service *svc, const Pb__SdsRegister *r)
+{
+	const Pb__Sds *self = mdm_find_sds_uuid(svc->st, &r->uuid);
+
+	if (!self || !self->up || mdm_bytes_equal(&self->session, &r->session))
+		return false;
+	MDM_EACH(svc->st, PB__KIND__KIND_SDS, Pb__Sds, sds) {
+		const struct svc_sds *known = svc_sds(svc, sds->id);
+
+		if (sds != self && sds->up &&
+		    (!known->heard || svc_now(svc) - known->heard_ns >= SILENT_MS * SVC_MS))
+			return true;
+	}
+	return false;
+}
+
+static void poll_register(struct svc_call *call)
+{
+	if (!must_wait(call->svc, call->reg))
+		propose_register(call);
 }
 
 void svc_sds_register(struct mdm_session *s, uint64_t id, const Pb__SdsRegister *r)
@@ -183,16 +235,11 @@ void svc_sds_register(struct mdm_session *s, uint64_t id, const Pb__SdsRegister 
 	struct mdm_service *svc = s->svc;
 	Pb__Command cmd = PB__COMMAND__INIT;
 	Pb__CmdSdsRegister c = PB__CMD_SDS_REGISTER__INIT;
-	struct registration *reg;
+	struct svc_call *call;
 	struct ash_error err;
 	uint64_t sds;
 
-	c.uuid = r->uuid;
-	c.session = r->session;
-	c.n_endpoints = r->n_endpoints;
-	c.endpoints = r->endpoints;
-	cmd.c_case = PB__COMMAND__C_SDS_REGISTER;
-	cmd.sds_register = &c;
+	fill_register(r, &c, &cmd);
 	s->role = SVC_SDS;
 	err = mdm_check(svc->st, &cmd);
 	if (ash_failed(&err)) {
@@ -203,11 +250,12 @@ void svc_sds_register(struct mdm_session *s, uint64_t id, const Pb__SdsRegister 
 		register_over(s, id, r, sds);
 		return;
 	}
-	reg = ash_xcalloc(1, sizeof(*reg));
-	reg->call = svc_call_new(s, id);
-	reg->call->flying++;
-	reg->req = mdm_pb_clone(r);
-	svc_propose(svc, &cmd, on_registered, reg);
+	call = svc_call_new(s, id);
+	call->reg = mdm_pb_clone(r);
+	call->deadline_ns = svc_now(svc) + REGISTER_WAIT_MS * SVC_MS;
+	call->poll = poll_register;
+	call->give_up = propose_register;
+	poll_register(call);
 }
 
 /* ---------------------------------------------------------------- heartbeats */
@@ -248,9 +296,9 @@ static void take_stats(struct mdm_service *svc, const Pb__Heartbeat *r, uint64_t
 	}
 	for (size_t i = 0; i < known->resyncs; i++)
 		mdm_pb_free(known->resync[i]);
-	known->resyncs = r->n_resync;
-	known->resync = ash_xrealloc(known->resync, (r->n_resync + 1) * sizeof(*known->resync));
-	for (size_t i = 0; i < r->n_resync; i++)
+	known->resyncs = r->n_resync < MDM_PG_MAX ? r->n_resync : MDM_PG_MAX;
+	known->resync = ash_xrealloc(known->resync, (known->resyncs + 1) * sizeof(*known->resync));
+	for (size_t i = 0; i < known->resyncs; i++)
 		known->resync[i] = mdm_pb_clone(r->resync[i]);
 	known->worst_turn_ms = r->worst_turn_ms;
 }
@@ -272,6 +320,7 @@ void svc_heartbeat(struct mdm_session *s, uint64_t id, const Pb__Heartbeat *r)
 	if (!hb.registered)
 		return;
 	svc_sds(svc, sds->id)->heard_ns = svc_now(svc);
+	svc_sds(svc, sds->id)->heard = true;
 	svc_sds(svc, sds->id)->version = r->map_version;
 	take_stats(svc, r, sds->id);
 	svc_calls_poll(svc, svc_now(svc));
@@ -439,10 +488,17 @@ void svc_pg_report(struct mdm_session *s, uint64_t id, const Pb__PgReport *r)
 {
 	struct mdm_service *svc = s->svc;
 	struct svc_call *call;
+	struct ash_error err;
 	Pb__CmdPgBatch *batch;
 
 	if (!is_registered(s, id))
 		return;
+	if (r->n_changes > MDM_PG_MAX) {
+		err = ash_error_make(ASH_E_INVALID, "%zu changes in one report; %d are the limit",
+				     r->n_changes, MDM_PG_MAX);
+		svc_reply_error(s, id, &err);
+		return;
+	}
 	call = svc_call_new(s, id);
 	call->answers_count = r->n_changes;
 	call->answers = ash_xcalloc(r->n_changes, sizeof(*call->answers));

@@ -130,14 +130,30 @@ void sds_al_drop(struct sds_store *s, uint32_t ext)
 	ash_list_remove(&slot->wait.link);
 }
 
-bool sds_al_unsealed(struct sds_store *s, struct sds_slot *slot, unsigned first, unsigned count)
+static bool overlaps(const uint64_t map[SDS_BITMAP_WORDS], unsigned first, unsigned count)
 {
-	if (slot->fw_no <= s->j.sealed || !ASH_RULE(SEAL))
-		return false;
 	for (unsigned b = first; b < first + count; b++)
-		if (slot->unsealed[b / 64] >> (b % 64) & 1)
+		if (map[b / 64] >> (b % 64) & 1)
 			return true;
 	return false;
+}
+
+uint64_t sds_al_unsealed(struct sds_store *s, struct sds_slot *slot, unsigned first, unsigned count)
+{
+	uint64_t sealed = s->j.sealed;
+
+	if (slot->fw_no <= sealed || !ASH_RULE(SEAL))
+		return 0;
+	if (slot->older_no > sealed && overlaps(slot->older, first, count))
+		return slot->older_no;
+	if (!overlaps(slot->unsealed, first, count))
+		return 0;
+	if (slot->older_no <= sealed) {
+		memcpy(slot->older, slot->unsealed, sizeof(slot->older));
+		memset(slot->unsealed, 0, sizeof(slot->unsealed));
+		slot->older_no = slot->fw_no;
+	}
+	return slot->fw_no;
 }
 
 /* ------------------------------------------------------------ leaving */

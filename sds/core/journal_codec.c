@@ -173,7 +173,9 @@ int sds_jblock_decode(const uint8_t block[ASH_BLOCK_BYTES], struct sds_jhdr *hdr
 	hdr->bytes = ash_get16(d.bytes);
 	hdr->records = ash_get16(d.records);
 	memcpy(hdr->device_uuid, d.device_uuid, 16);
-	if (hdr->bytes > SDS_JBLOCK_ROOM || hdr->tail > hdr->seq || hdr->durable > hdr->seq)
+	if (hdr->bytes > SDS_JBLOCK_ROOM || hdr->tail > hdr->seq || hdr->durable > hdr->seq ||
+	    hdr->seq > SDS_COUNTER_MAX || hdr->sealed > SDS_COUNTER_MAX ||
+	    hdr->fw_first > SDS_COUNTER_MAX)
 		return -EBADMSG;
 	for (unsigned i = 0; i < hdr->records; i++) {
 		size_t n = record_decode(block + SDS_JHDR_BYTES + pos, hdr->bytes - pos, &rec);

@@ -178,6 +178,8 @@ int sds_label_decode(const uint8_t in[ASH_BLOCK_BYTES], struct sds_label_full *r
 	(void)crc;
 #endif
 	decode_fields(&d, ret_label);
+	if (ret_label->seq > SDS_COUNTER_MAX || ret_label->label.incarnation > SDS_COUNTER_MAX)
+		return -EBADMSG;
 	if (ash_get32(d.version) != SDS_LABEL_VERSION ||
 	    (ret_label->label.incompat & ~SDS_INCOMPAT_KNOWN))
 		return -EPROTONOSUPPORT;

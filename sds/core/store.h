@@ -73,9 +73,9 @@ struct sds_store *sds_store_open(struct ash_port *port, struct ash_disk *disk,
 /* Waits for operations in flight, checkpoints, writes the clean mark, closes the disk, frees. */
 void sds_store_close(struct sds_store *store, void (*done)(void *arg, int result), void *arg);
 /* Forgets everything without touching the disk (device failed). The caller closes the disk when its
- * last operation ended, and keeps the data buffers of operations in flight until then: the disk may
- * still write into them. No callback of the store runs afterwards; the store's own memory goes when
- * the last disk operation has ended. */
+ * last operation ended, and keeps the memory of all operations not done, and their data buffers,
+ * until then: the disk may still use both. No callback of the store runs afterwards; the store's
+ * own memory goes when the last disk operation has ended. */
 void sds_store_abandon(struct sds_store *store);
 /* Frees everything at once. Only for a simulated crash: no operation of the disk in flight, no
  * timer and no posted task of this store's world will ever be run. Also in place of abandon. */

@@ -235,12 +235,15 @@ static bool plan(struct sds_store *s, struct sds_store_op *op, struct plan *p)
 	if (p->ext == SDS_NONE) {
 		int err = sds_space_check(s, op);
 
-		if (err == -EAGAIN)
+		if (err == -EAGAIN) {
 			sds_queue_add(&s->q_space, op);
-		else if (err)
-			sds_op_done(s, op, err);
-		if (err)
+			sds_kick(s);
 			return false;
+		}
+		if (err) {
+			sds_op_done(s, op, err);
+			return false;
+		}
 		p->fresh = op->blocks;
 		p->open = p->all_inherit = true;
 	} else {
@@ -282,13 +285,15 @@ static void hold(struct sds_store *s, struct sds_store_op *op, const struct plan
 static bool seal_missing(struct sds_store *s, struct sds_store_op *op, const struct plan *p)
 {
 	struct sds_slot *slot;
+	uint64_t need;
 
 	if (p->ext == SDS_NONE || !p->valid || s->ext[p->ext].slot == SDS_NONE)
 		return false;
 	slot = &s->al.slots[s->ext[p->ext].slot];
-	if (!sds_al_unsealed(s, slot, op->first_block, op->blocks))
+	need = sds_al_unsealed(s, slot, op->first_block, op->blocks);
+	if (!need)
 		return false;
-	sds_want_seal(&s->j, slot->fw_no);
+	sds_want_seal(&s->j, need);
 	sds_queue_add(&s->q_seal, op);
 	sds_kick(s);
 	return true;

@@ -25,6 +25,7 @@
 #define SDS_ENTRIES_PER_BLOCK (ASH_BLOCK_BYTES / SDS_ENTRY_BYTES)
 #define SDS_BITMAP_WORDS (ASH_CHUNK_BLOCKS / 64u)
 #define SDS_EXTENTS_MAX (1ull << 31)
+#define SDS_COUNTER_MAX (1ull << 62) /* no counter on disk ever comes near */
 
 /* Feature bits this code understands. None is defined yet. */
 #define SDS_INCOMPAT_KNOWN 0ull

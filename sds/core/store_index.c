@@ -178,10 +178,10 @@ void sds_space_used(struct sds_store *s, uint64_t node, uint64_t chunk)
 
 int sds_space_check(const struct sds_store *s, const struct sds_store_op *op)
 {
-	if (s->free_count > s->held && (!s->q_space.head || s->retrying || op->rebuild))
-		return 0;
 	if (s->resv_count && s->free_count > 0 && resv_place(s, op->node, op->chunk)->held)
 		return 0;
+	if (s->free_count > s->held) /* after those who wait already */
+		return !s->q_space.head || s->retrying || op->rebuild ? 0 : -EAGAIN;
 	return s->pending_free && !op->rebuild ? -EAGAIN : -ENOSPC;
 }
 

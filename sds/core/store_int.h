@@ -133,14 +133,17 @@ enum sds_slot_state {
  * @open_seq: journal block of the record that opened it: valid blocks may be overwritten once that
  * is durable. @stamp_seq: of the record that last raised the stamp. @age_seq: block of the last
  * record that shows it open; the tail stays before.
- * @unsealed: blocks first-written with a number up to @fw_no.
+ * @unsealed: blocks first-written with a number up to @fw_no. @older: those with a number up to
+ * @older_no, set apart when somebody waits for them, so that first writes that go on in the same
+ * chunk do not make it wait for ever.
  */
 struct sds_slot {
 	uint32_t ext;
 	uint16_t inflight;
 	uint8_t state;
 	uint64_t open_seq, age_seq, stamp_seq, fw_no, flush_ticket;
-	uint64_t unsealed[SDS_BITMAP_WORDS];
+	uint64_t older_no;
+	uint64_t unsealed[SDS_BITMAP_WORDS], older[SDS_BITMAP_WORDS];
 	struct ash_list lru, age;
 	struct sds_jwait wait;
 };
@@ -162,7 +165,9 @@ bool sds_al_can_get(struct sds_store *s, uint32_t ext);
 void sds_al_recorded(struct sds_store *s, struct sds_slot *slot, uint64_t seq, bool open);
 void sds_al_unpin(struct sds_store *s, struct sds_slot *slot);
 void sds_al_drop(struct sds_store *s, uint32_t ext); /* the chunk was freed */
-bool sds_al_unsealed(struct sds_store *s, struct sds_slot *slot, unsigned first, unsigned count);
+/* The first-write number that must be sealed before these blocks are overwritten, or 0. */
+uint64_t sds_al_unsealed(struct sds_store *s, struct sds_slot *slot, unsigned first,
+			 unsigned count);
 void sds_al_page_written(struct sds_store *s, uint32_t ext, bool dirty);
 void sds_al_run(struct sds_store *s);
 
@@ -344,6 +349,7 @@ struct sds_job {
 	unsigned count;
 	uint64_t at, node, gen, last_seq;
 	bool drop, waiting;
+	unsigned inflight; /* drops */
 	int status;
 	void (*done)(void *arg, int status);
 	void *arg;
@@ -455,9 +461,9 @@ void sds_fail(struct sds_store *s, int err, const char *what);
 void sds_trace(struct sds_store *s, int level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 void sds_turn(struct sds_store *s);
-void sds_kick(struct sds_store *s);	 /* a turn, soon */
-void sds_kick_dead(struct sds_store *s); /* freed, soon */
-void *sds_aligned(size_t bytes);	 /* 4 KiB aligned, or NULL */
+void sds_kick(struct sds_store *s); /* a turn, soon */
+void sds_post(struct sds_store *s); /* a turn of its own, even if in one; frees a dead store */
+void *sds_aligned(size_t bytes);    /* 4 KiB aligned, or NULL */
 
 static inline uint64_t sds_data_offset(const struct sds_store *s, uint32_t ext, unsigned block)
 {

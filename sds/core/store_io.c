@@ -190,7 +190,7 @@ static void turn_task(struct ash_task *task)
 		sds_store_free(s);
 }
 
-void sds_kick_dead(struct sds_store *s)
+void sds_post(struct sds_store *s)
 {
 	if (s->posted)
 		return;
@@ -204,7 +204,7 @@ void sds_kick(struct sds_store *s)
 	if (s->in_turn)
 		s->again = true;
 	else
-		sds_kick_dead(s);
+		sds_post(s);
 }
 
 void sds_store_abandon(struct sds_store *s)

@@ -5,7 +5,7 @@
 #include "common/base/clean.h"
 #include "sds/core/store_int.h"
 
-#define CHUNKS_PER_TURN 64u
+#define DROPS_MAX 32u
 #define ENTRIES_PER_TURN 4096u
 
 static void job_durable(struct sds_store *s, struct sds_jwait *wait)
@@ -77,53 +77,55 @@ static void drop_done(struct sds_store_op *op, int status)
 {
 	struct sds_job *job = op->owner;
 
-	job->waiting = false;
+	job->inflight--;
 	if (status)
 		job->status = status;
 	free(op);
 }
 
-/* One chunk at a time per node and turn, as ordinary DROP operations. */
+static void drop_chunk(struct sds_store *s, struct sds_job *job, const struct sds_entry *e)
+{
+	struct sds_store_op *op = ash_xcalloc(1, sizeof(*op));
+
+	op->kind = SDS_STORE_DROP;
+	op->node = e->node;
+	op->chunk = e->chunk;
+	op->buf_index = -1;
+	op->done = drop_done;
+	op->owner = job;
+	job->inflight++;
+	sds_store_submit(s, op);
+}
+
+/* As ordinary DROP operations, a few at a time, and not too many entries looked at per turn. */
 static bool drop_some(struct sds_store *s, struct sds_job *job)
 {
-	for (unsigned looked = 0; job->at < s->extents; job->at++) {
+	for (unsigned looked = 0; job->at < s->extents && job->status == 0; job->at++) {
 		const struct sds_ext *ext = &s->ext[job->at];
-		struct sds_store_op *op;
 
 		if (looked++ >= ENTRIES_PER_TURN) {
-			sds_kick(s);
+			sds_post(s);
 			return false;
 		}
 		if (!(ext->e.flags & SDS_EXT_USED) || ext->e.node != job->node)
 			continue;
-		if (ext->io) {
-			sds_kick(s); /* an operation, or its checksum page, is in flight */
-			return false;
-		}
-		op = ash_xcalloc(1, sizeof(*op));
-		op->kind = SDS_STORE_DROP;
-		op->node = ext->e.node;
-		op->chunk = ext->e.chunk;
-		op->buf_index = -1;
-		op->done = drop_done;
-		op->owner = job;
-		job->waiting = true;
-		sds_store_submit(s, op);
-		return false;
+		if (ext->io || job->inflight >= DROPS_MAX)
+			return false; /* until an operation ends: that is a turn */
+		drop_chunk(s, job, &ext->e);
 	}
-	return true;
+	return job->inflight == 0;
 }
 
 void sds_jobs_run(struct sds_store *s)
 {
 	struct sds_job *job = s->jobs;
-	bool all;
 
 	if (!job || job->waiting)
 		return;
-	if (job->status == 0) {
-		all = job->drop ? drop_some(s, job) : stamp_some(s, job);
-		if (!all)
+	if (job->drop && !drop_some(s, job))
+		return;
+	if (job->status == 0 && !job->drop) {
+		if (!stamp_some(s, job))
 			return;
 		if (!sds_journal_durable(&s->j, job->last_seq)) {
 			job->waiting = true;
@@ -144,8 +146,7 @@ void sds_jobs_fail(struct sds_store *s)
 	for (struct sds_job *job = s->jobs; job; job = job->next) {
 		job->status = -ENODEV;
 		ash_list_remove(&job->wait.link);
-		if (!job->drop)
-			job->waiting = false;
+		job->waiting = false;
 	}
 }
 

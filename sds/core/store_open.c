@@ -373,7 +373,7 @@ void sds_close_run(struct sds_store *s)
 		s->again = s->label_step == 0;
 		break;
 	case CLOSE_LAST:
-		if (s->inflight_count || s->ops || s->flush_want)
+		if (s->inflight_count || s->ops || (s->flush_want && !s->failed))
 			return;
 		s->close_step = CLOSE_DISK;
 		ash_timer_cancel(s->port->timers, &s->j.seal_timer);

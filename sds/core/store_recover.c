@@ -44,7 +44,7 @@ static void finish(struct sds_store *s, int result)
 		sds_trace(s, ASH_LOG_ERROR, "event=open_failed errno=%d", -result);
 		/* whoever called this may still look at the store: freed from the loop */
 		s->dead = true;
-		sds_kick_dead(s);
+		sds_post(s);
 		done(arg, result, NULL);
 		return;
 	}

@@ -161,7 +161,10 @@ static void mark_hot(struct sds_store *s, struct sds_recovery *r, uint32_t i)
 int sds_replay_finish(struct sds_store *s, struct sds_recovery *r)
 {
 	for (uint32_t i = 0; i < s->extents; i++) {
-		if (ash_bit_get(r->damaged, i)) {
+		const struct sds_entry *e = &s->ext[i].e;
+
+		/* nothing reaches the table before the journal */
+		if (ash_bit_get(r->damaged, i) || e->seq >= r->next_seq || e->birth > e->seq) {
 			sds_trace(s, ASH_LOG_ERROR, "event=table_damaged extent=%u", i);
 			return -EBADMSG;
 		}

@@ -57,9 +57,9 @@ static void check_map(const struct mdm_state *st, enum mdm_audience audience, ui
 static void check_maps(const struct mdm_state *st)
 {
 	MDM_EACH(st, PB__KIND__KIND_SDS, Pb__Sds, sds)
-	check_map(st, MDM_FOR_SDS, sds->id);
+		check_map(st, MDM_FOR_SDS, sds->id);
 	MDM_EACH(st, PB__KIND__KIND_SDC, Pb__Sdc, sdc)
-	check_map(st, MDM_FOR_SDC, sdc->id);
+		check_map(st, MDM_FOR_SDC, sdc->id);
 	check_map(st, MDM_FOR_ADMIN, 0);
 }
 

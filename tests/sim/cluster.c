@@ -37,7 +37,7 @@ void sim_draw_shape(struct sim_world *w, struct sim_shape *s)
 			s->any_write_back |= s->write_back[i][d];
 		}
 	for (unsigned v = 0; v < s->volumes; v++) {
-		s->volume_bytes[v] = sim_between(w, 2, 12) << 20;
+		s->volume_bytes[v] = sim_between(w, 2, 6) << 20;
 		s->shared[v] = s->sdcs > 1 && sim_chance(w, 400);
 		s->mapped_to[v] = (unsigned)sim_below(w, s->sdcs);
 	}
@@ -49,7 +49,7 @@ void sim_draw_shape(struct sim_world *w, struct sim_shape *s)
 		s->sdss = s->sdss > 4 ? 4 : s->sdss;
 		s->fault_sets = s->fault_sets > s->sdss ? s->sdss : s->fault_sets;
 		s->sparse[v] = true;
-		s->volume_bytes[v] = s->disk_bytes * s->sdss / 2 * 11 / 10;
+		s->volume_bytes[v] = (s->disk_bytes >> 20) * s->sdss / 2 * 11 / 10 << 20;
 		s->mapped_to[v] = (unsigned)sim_below(w, s->sdcs);
 	}
 }
@@ -142,7 +142,7 @@ void sim_sds_start(struct sim_sds *s)
 		sim_draw_bytes(w, s->boot_id, 16);
 	}
 	sim_trace(w, "event=sds_start sds=%s", s->host.name);
-	s->p = sim_proc_new(&s->host, s->host.name, 8u << 20);
+	s->p = sim_proc_new(&s->host, s->host.name, 4u << 20);
 	sim_net_attach(&s->c->fabric, s->p);
 	memcpy(cfg.uuid, s->uuid, 16);
 	memcpy(cfg.boot_id, s->boot_id, 16);
@@ -207,7 +207,7 @@ void sim_sdc_start(struct sim_sdc *s)
 	struct sdc_cfg cfg = {.requests = 256, .path_timeout_ms = 5000};
 	struct sim_ctl_id id = {.role = "sdc", .name = s->host.name};
 
-	s->p = sim_proc_new(&s->host, s->host.name, 4u << 20);
+	s->p = sim_proc_new(&s->host, s->host.name, 1u << 20);
 	sim_net_attach(&s->c->fabric, s->p);
 	memcpy(cfg.guid, s->guid, 16);
 	snprintf(cfg.name, sizeof(cfg.name), "%s", s->host.name);

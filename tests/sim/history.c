@@ -177,11 +177,7 @@ void hist_fill(const struct history *h, const struct hist_op *op, uint8_t *data)
 
 static bool is_zero(const uint64_t *word)
 {
-	uint64_t any = 0;
-
-	for (unsigned i = 0; i < WORDS; i++)
-		any |= word[i];
-	return !any;
+	return !word[0] && !memcmp(word, word + 1, SIM_SECTOR - sizeof(*word));
 }
 
 bool hist_recognise(const struct history *h, const uint8_t *sector, unsigned *ret_volume,

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <getopt.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -408,6 +409,9 @@ int main(int argc, char **argv)
 	unsigned zero;
 	int bad;
 
+	/* Seed after seed needs the same memory: keep it. */
+	mallopt(M_MMAP_THRESHOLD, 256 << 20);
+	mallopt(M_TRIM_THRESHOLD, 1 << 30);
 	find_scenario("all", &o.run.kinds);
 	bad = parse(argc, argv, &o);
 	if (bad)

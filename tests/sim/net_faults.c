@@ -7,14 +7,15 @@
 
 #include "tests/sim/net_int.h"
 
-/* One end hears now; what it sent before reaches the other end late, and only then the end. */
-static void break_half(struct sim_conn *c)
+void sim_break_half(struct sim_conn *c)
 {
 	struct sim_world *w = c->f->w;
 	struct sim_conn *other = c->peer;
 	uint64_t delay = 5 * SIM_MS + sim_below(w, sim_chance(w, 500) ? 50 * SIM_MS : 4 * SIM_S);
 	struct packet *k;
 
+	w->n.half_open++;
+	sim_trace(w, "event=conn_half_open from=%s to=%s", c->from->name, c->to->name);
 	sim_conn_break(c, -ETIMEDOUT);
 	sim_drop_packets(c);
 	if (!other)
@@ -46,8 +47,8 @@ unsigned sim_net_break(struct sim_fabric *f, const struct sim_host *a, const str
 		sim_trace(f->w, "event=conn_break from=%s to=%s how=%s", c->from->name, c->to->name,
 			  how == SIM_BREAK_HALF ? "half" : "both");
 		if (how == SIM_BREAK_HALF) {
-			f->w->n.half_open++;
-			break_half(c);
+			/* When it has something on its way. */
+			c->trap = (unsigned)sim_between(f->w, 1, 3);
 		} else {
 			f->w->n.conn_reset++;
 			sim_drop_packets(c);

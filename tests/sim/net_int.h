@@ -34,6 +34,7 @@ struct sim_conn {
 	struct ash_msg *tx, **tx_end, *sent, **sent_end;
 	struct packet *rx, **rx_end; /* on their way, then arrived and not yet delivered */
 	uint64_t last_arrival, stalled_until;
+	unsigned trap; /* the connection breaks at this end after that many departures */
 	struct ash_buf_waiter waiter;
 };
 
@@ -56,6 +57,8 @@ void sim_conn_break(struct sim_conn *c, int reason);
 /* The stream to @c ends after what is on its way; @lost: some of that is lost too. */
 void sim_send_fin(struct sim_conn *c, uint64_t delay, bool lost);
 uint64_t sim_travel_ns(struct sim_conn *c, uint32_t bytes);
+/* One end hears now; what it sent before reaches the other late, and only then the end. */
+void sim_break_half(struct sim_conn *c);
 void sim_on_tx_event(struct sim_event *event);
 extern const struct ash_net_ops sim_net_ops;
 struct ash_msg *sim_msg_alloc(struct ash_net *net);

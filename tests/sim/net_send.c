@@ -60,6 +60,7 @@ static bool swallow(struct sim_conn *c, const struct ash_msg *m)
 	sim_trace(c->f->w, "event=canary swallowed=repl_write node=%llu offset=%llu bytes=%u",
 		  (unsigned long long)m->h.node, (unsigned long long)m->h.offset, m->h.length);
 	answer.h.flags |= ASH_F_REPLY;
+	answer.h.length = 0;
 	k = encode(c, &answer);
 	k->at = c->f->w->now + 2 * sim_travel_ns(c, 0);
 	if (k->at <= c->last_arrival)
@@ -128,6 +129,8 @@ static void flush_conn(struct sim_conn *c)
 	c->tx_end = &c->tx;
 	c->c.queued_bytes = 0;
 	sim_conn_kick(c);
+	if (c->trap && --c->trap == 0)
+		sim_break_half(c);
 }
 
 void sim_on_tx_event(struct sim_event *event)

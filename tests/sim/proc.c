@@ -243,6 +243,9 @@ void sim_proc_kill(struct sim_proc *p)
 	p->inbox_end = &p->inbox;
 	p->posts = NULL;
 	p->posts_end = &p->posts;
+	/* Now, while the memory of those that are set still exists. */
+	ash_timers_done(&p->timers);
+	ash_timers_init(&p->timers);
 }
 
 void sim_proc_free(struct sim_proc *p)

@@ -33,6 +33,9 @@ static bool at_rest(struct sim_cluster *c)
 	for (unsigned i = 0; i < c->shape.sdss; i++)
 		if (!c->sds[i].p || c->sds[i].p->paused)
 			return false;
+	for (unsigned i = 0; i < c->shape.sdcs; i++)
+		if (!c->sdc[i].p)
+			return false;
 	return load_idle(the_run->load) && load_open(the_run->load) && sim_all_in_sync(c);
 }
 

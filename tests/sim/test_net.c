@@ -228,11 +228,12 @@ static void half_open_delivers_late(void **state)
 	for (uint64_t seed = 1; seed <= 50; seed++) {
 		begin(seed);
 		connect_now();
-		for (unsigned i = 0; i < 10; i++)
-			send_one(client, c_end.conn, i, 512);
-		run_for(12 * SIM_US);
 		while (!sim_net_break(&fabric, &host[0], &host[1], SIM_BREAK_HALF, 1))
 			;
+		for (unsigned i = 0; i < 10 && c_end.conn; i++) {
+			send_one(client, c_end.conn, i, 512);
+			run_for(12 * SIM_US);
+		}
 		run_for(SIM_MS);
 		assert_int_equal(c_end.downs, 1);
 		assert_int_equal(s_end.downs, 0);

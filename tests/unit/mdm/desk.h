@@ -66,11 +66,33 @@ struct desk_server {
 };
 extern struct desk_server desk_servers[8];
 
+/* Every request that was asked, packed, if there is room. */
+extern struct desk_entry desk_asked[96];
+extern size_t desk_asked_count, desk_asked_room;
+
 /* Whole system: @sdss servers with one device of 1 GiB each, registered, open, groups placed. */
 void desk_cluster(struct desk *d, unsigned sdss);
 int desk_register(struct desk *d, struct desk_server *s);
 int desk_open_device(struct desk *d, struct desk_server *s, uint64_t dev, uint64_t incarnation);
 /* A volume in the pool, and an SDC that has it mapped. */
 void desk_volume(struct desk *d, struct desk_client **ret_sdc);
+
+/* Row of the first pool; how many of its groups have that many copies in sync. */
+struct mdm_row *row(struct desk *d, uint32_t pg);
+unsigned in_state(struct desk *d, unsigned copies);
+/* An SDS reports one change, with everything right that the row says. */
+int report(struct desk *d, struct desk_server *s, Pb__PgAction action, uint32_t pg, uint64_t dev,
+	   bool *ret_applied);
+unsigned server_of(struct desk *d, uint64_t dev);
+int ask_open(struct desk_client *sdc, const char *name);
+
+#define ADMIN(admin, cmd)                                                                          \
+	Pb__Admin admin = PB__ADMIN__INIT;                                                         \
+	admin.command = &(cmd)
+#define SAYS(c, text)                                                                              \
+	do {                                                                                       \
+		if (!strstr(desk_error(c), text))                                                  \
+			fail_msg("\"%s\" does not say \"%s\"", desk_error(c), text);               \
+	} while (0)
 
 #endif

@@ -406,6 +406,18 @@ void simdisk_power_cut(struct simdisk *d)
 	d->fault = NULL;
 }
 
+void simdisk_kill(struct simdisk *d)
+{
+	d->n.inflight_cut += d->inflight;
+	for (unsigned i = 0; i < d->inflight; i++)
+		if (d->flight[i].op->kind == ASH_DISK_WRITE && below(d->w, 2))
+			do_write(d, d->flight[i].op, false);
+	d->inflight = 0;
+	d->d.inflight = 0;
+	d->close_done = NULL;
+	d->fault = NULL;
+}
+
 void simworld_reset(struct simworld *w)
 {
 	w->tasks = NULL;

@@ -53,6 +53,8 @@ struct ash_disk *simdisk_handle(struct simdisk *d);
  * operations in flight must still be there; afterwards free the store with sds_store_forget(), then
  * simworld_reset(). */
 void simdisk_power_cut(struct simdisk *d);
+/* The process is killed: writes in flight land as a whole or not at all, the cache stays. */
+void simdisk_kill(struct simdisk *d);
 void simdisk_set_fault(struct simdisk *d, simdisk_fault_fn fn, void *arg);
 /* Flips one bit of what is stored at @offset. */
 void simdisk_rot(struct simdisk *d, uint64_t offset, unsigned bit);

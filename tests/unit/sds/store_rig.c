@@ -96,17 +96,31 @@ int rig_close(struct rig *r)
 	r->flag = false;
 	sds_store_close(r->store, on_result, r);
 	result = wait_for(r);
-	if (result != -ETIME)
-		r->store = NULL;
+	if (result == -ETIME)
+		return result;
+	r->store = NULL;
+	while (r->w.tasks)
+		simworld_step(&r->w);
 	return result;
+}
+
+static void forget(struct rig *r)
+{
+	sds_store_forget(r->store);
+	r->store = NULL;
+	simworld_reset(&r->w);
 }
 
 void rig_cut(struct rig *r)
 {
 	simdisk_power_cut(r->disk);
-	sds_store_forget(r->store);
-	r->store = NULL;
-	simworld_reset(&r->w);
+	forget(r);
+}
+
+void rig_kill(struct rig *r)
+{
+	simdisk_kill(r->disk);
+	forget(r);
 }
 
 int rig_op(struct rig *r, unsigned kind, uint64_t node, uint64_t chunk, unsigned first,

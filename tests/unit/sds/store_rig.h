@@ -28,8 +28,9 @@ int rig_format(struct rig *r, const struct sds_format_params *params);
 /* Return: as sds_store_open(), -ETIME if it hangs. */
 int rig_open(struct rig *r);
 int rig_close(struct rig *r);
-/* Power cut: the store is forgotten. */
+/* Power cut, or only the process dies: the store is forgotten. */
 void rig_cut(struct rig *r);
+void rig_kill(struct rig *r);
 int rig_probe(struct rig *r);
 /* One operation on r->data, r->crc, r->state. */
 int rig_op(struct rig *r, unsigned kind, uint64_t node, uint64_t chunk, unsigned first,

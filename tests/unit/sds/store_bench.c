@@ -329,9 +329,13 @@ int main(int argc, char **argv)
 	if (seconds > 0)
 		all_loads(b, depth, seconds);
 	start = clock_ns(NULL);
+	/* a crash: what the store had under way is never heard of again */
 	sds_store_forget(b->store);
 	b->tasks = NULL;
 	b->tasks_end = &b->tasks;
+	b->queue = NULL;
+	b->queue_end = &b->queue;
+	b->disk.inflight = 0;
 	sds_store_open(&b->port, &b->disk, boot, on_open, b);
 	if (wait_for(b))
 		return 1;
@@ -340,5 +344,9 @@ int main(int argc, char **argv)
 	sds_store_close(b->store, on_result, b);
 	wait_for(b);
 	printf("clean close: %.3f s\n", (double)(clock_ns(NULL) - start) / 1e9);
-	return b->result != 0;
+	ash_timers_done(&b->timers);
+	close(b->fd);
+	start = (uint64_t)(b->result != 0);
+	free(b);
+	return (int)start;
 }

@@ -22,5 +22,8 @@ function(ashlar_unit_test name)
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT 120)
   endif()
+  if(ASHLAR_SANITIZE) # a sanitizer makes it many times slower
+    math(EXPR T_TIMEOUT "${T_TIMEOUT} * 6")
+  endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS unit)
 endfunction()

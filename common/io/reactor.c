@@ -120,9 +120,14 @@ static bool stopped(struct ash_reactor *r)
 
 /* ------------------------------------------------------------ libev */
 
-static void on_own_event(struct ev_loop *loop, ev_io *io, int events)
+static void on_ring_event(struct ev_loop *loop, ev_io *io, int events)
 {
-	((struct ash_reactor *)ev_userdata(loop))->ev_own++; /* the ring is looked at anyway */
+	struct ash_reactor *r = ev_userdata(loop);
+	uint64_t count;
+
+	r->ev_own++; /* the ring is looked at anyway */
+	if (read(r->ring_event_fd, &count, sizeof(count)) < 0)
+		return; /* read before */
 }
 
 static void on_wake(struct ev_loop *loop, ev_async *async, int events)
@@ -266,17 +271,23 @@ static unsigned turn(struct ash_reactor *r)
 	return did;
 }
 
+static void sleep_until_something(struct ash_reactor *r)
+{
+	r->stats.sleeps++;
+	arm_timer_fd(r);
+	ring_alarm(r, true);
+	/* What came before the alarm was on rings no bell. */
+	if (!has_work(r) && run_ev(r, EVRUN_ONCE))
+		r->active_ns = r->ev_last_ns;
+	ring_alarm(r, false);
+}
+
 void ash_reactor_run(struct ash_reactor *r)
 {
 	ring_enable(r);
-	while (!stopped(r)) {
-		if (turn(r) || has_work(r) || spin(r))
-			continue;
-		r->stats.sleeps++;
-		arm_timer_fd(r);
-		if (run_ev(r, EVRUN_ONCE))
-			r->active_ns = r->ev_last_ns;
-	}
+	while (!stopped(r))
+		if (!turn(r) && !has_work(r) && !spin(r))
+			sleep_until_something(r);
 	__atomic_store_n(&r->stop, false, __ATOMIC_SEQ_CST);
 	if (r->ring_fd_registered)
 		io_uring_unregister_ring_fd(&r->ring);
@@ -302,7 +313,7 @@ static bool make_loop(struct ash_reactor *r)
 	ev_set_invoke_pending_cb(r->loop, on_pending);
 	ev_async_init(&r->wake, on_wake);
 	ev_async_start(r->loop, &r->wake);
-	ev_io_init(&r->ring_io, on_own_event, r->ring.ring_fd, EV_READ);
+	ev_io_init(&r->ring_io, on_ring_event, r->ring_event_fd, EV_READ);
 	ev_io_start(r->loop, &r->ring_io);
 	ev_io_init(&r->timer_io, on_timer_fd, r->timer_fd, EV_READ);
 	ev_io_start(r->loop, &r->timer_io);
@@ -336,7 +347,7 @@ struct ash_reactor *ash_reactor_new(const struct ash_reactor_opts *opts, struct 
 		*ret_err = ash_error_make(ASH_E_INTERNAL, "no memory for a reactor");
 		return NULL;
 	}
-	r->timer_fd = -1;
+	r->timer_fd = r->ring_event_fd = -1;
 	r->spin_ns = opts->spin_us * (uint32_t)US;
 	r->port.bufs = ash_bufs_new(opts->buffer_bytes ? opts->buffer_bytes : 64u << 20);
 	init_port(r);

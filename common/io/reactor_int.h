@@ -67,6 +67,7 @@ struct ash_reactor {
 	ev_io ring_io, timer_io;
 	ev_async wake;
 	int timer_fd;
+	int ring_event_fd; /* the kernel says there that the ring has something, while we sleep */
 	uint64_t armed_ns; /* what timer_fd is set to; 0 = not */
 	unsigned ev_own;   /* events of the last libev round that were the reactor's */
 	unsigned ev_user;  /* events of others */
@@ -105,6 +106,8 @@ struct io_uring_sqe *ring_sqe(struct ash_reactor *r);
 /* Hands over what was written and lets the kernel post what is complete. */
 void ring_submit(struct ash_reactor *r);
 bool ring_has_work(struct ash_reactor *r);
+/* Whether the kernel shall make ring_event_fd readable when something comes. */
+void ring_alarm(struct ash_reactor *r, bool on);
 /* Delivers completions; returns how many. */
 unsigned ring_reap(struct ash_reactor *r);
 /* Slot in the table of registered files, or -1 (then the plain descriptor is used). */

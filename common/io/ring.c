@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -87,9 +88,25 @@ int ring_init(struct ash_reactor *r, uint32_t entries, struct ash_error *ret_err
 		return err;
 	}
 	r->ring_made = true;
+	/* The ring's own descriptor is no alarm clock: with deferred task work, what arrives does
+	 * not wake those who poll it. */
+	r->ring_event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	err = r->ring_event_fd < 0 ? -errno : io_uring_register_eventfd(&r->ring, r->ring_event_fd);
+	if (err) {
+		*ret_err = explain(err);
+		return err;
+	}
+	ring_alarm(r, false);
 	register_files(r);
 	register_buffers(r);
 	return 0;
+}
+
+void ring_alarm(struct ash_reactor *r, bool on)
+{
+	/* Fails only where the ring lacks the flag's place, and then the alarm is always on. */
+	(void)io_uring_cq_eventfd_toggle(&r->ring, on);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
 /* Only now does a thread own the ring: the one that runs the reactor. */
@@ -116,6 +133,8 @@ void ring_done(struct ash_reactor *r)
 {
 	if (r->ring_made)
 		io_uring_queue_exit(&r->ring);
+	if (r->ring_event_fd >= 0)
+		close(r->ring_event_fd);
 	r->ring_made = false;
 }
 

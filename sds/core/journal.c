@@ -129,7 +129,7 @@ static void seal_timeout(struct ash_timer *timer)
 	struct sds_store *s = ash_container_of(timer, struct sds_store, j.seal_timer);
 
 	sds_want_seal(&s->j, s->j.fw_done);
-	sds_turn(s);
+	sds_store_turn(s);
 }
 
 void sds_journal_fw_done(struct sds_store *s, struct sds_opx *x)
@@ -216,7 +216,7 @@ static void write_done(struct ash_disk_op *d, int result)
 		while (j->durable + 1 < j->submit_seq && j->b[(j->durable + 1) % SDS_JBUFS].done)
 			block_durable(s, &j->b[(j->durable + 1) % SDS_JBUFS]);
 	}
-	sds_turn(s);
+	sds_store_turn(s);
 }
 
 static void submit_block(struct sds_store *s)

@@ -110,7 +110,7 @@ static void data_done(struct ash_disk_op *d, int result)
 		sds_change_undo(s, op);
 	else
 		finish(s, op);
-	sds_turn(s);
+	sds_store_turn(s);
 }
 
 static void data_start(struct sds_store *s, struct sds_store_op *op)

@@ -68,7 +68,7 @@ static void table_written(struct ash_disk_op *d, int result)
 	s->ck.free = t;
 	if (result)
 		sds_fail(s, result, "extent table");
-	sds_turn(s);
+	sds_store_turn(s);
 }
 
 static void table_submit(struct sds_store *s, struct sds_jwait *wait)

@@ -212,7 +212,7 @@ static void load_done(struct ash_disk_op *d, int result)
 	}
 	sds_page_unpin(s, page);
 	pbuf_put(s, b);
-	sds_turn(s);
+	sds_store_turn(s);
 }
 
 static void write_done(struct ash_disk_op *d, int result)
@@ -231,7 +231,7 @@ static void write_done(struct ash_disk_op *d, int result)
 		sds_al_page_written(s, page->ext, page->dirty);
 	sds_page_unpin(s, page);
 	pbuf_put(s, b);
-	sds_turn(s);
+	sds_store_turn(s);
 }
 
 static void start(struct sds_store *s, struct sds_page *page, struct sds_pbuf *b)

@@ -13,8 +13,8 @@
  *   store_jobs.c    stamps, drops, lists, counters
  *
  * Everything runs in the reactor's thread. Whatever may have unblocked something sets `again`;
- * sds_turn() then goes round until nothing is left to do, and reports finished operations last, so
- * that a callback never meets a half-changed store.
+ * sds_store_turn() then goes round until nothing is left to do, and reports finished operations
+ * last, so that a callback never meets a half-changed store.
  */
 #ifndef ASHLAR_SDS_CORE_STORE_INT_H
 #define ASHLAR_SDS_CORE_STORE_INT_H
@@ -458,9 +458,9 @@ static inline bool sds_flush_passed(const struct sds_store *s, uint64_t ticket)
 	return s->flush_completed >= ticket;
 }
 void sds_fail(struct sds_store *s, int err, const char *what);
-void sds_trace(struct sds_store *s, int level, const char *fmt, ...)
+void sds_store_trace(struct sds_store *s, int level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-void sds_turn(struct sds_store *s);
+void sds_store_turn(struct sds_store *s);
 void sds_kick(struct sds_store *s); /* a turn, soon */
 void sds_post(struct sds_store *s); /* a turn of its own, even if in one; frees a dead store */
 void *sds_aligned(size_t bytes);    /* 4 KiB aligned, or NULL */

@@ -12,7 +12,7 @@ void *sds_aligned(size_t bytes)
 	return aligned_alloc(ASH_BLOCK_BYTES, bytes);
 }
 
-void sds_trace(struct sds_store *s, int level, const char *fmt, ...)
+void sds_store_trace(struct sds_store *s, int level, const char *fmt, ...)
 {
 	char line[256];
 	va_list ap;
@@ -83,7 +83,7 @@ static void flush_done(struct ash_disk_op *d, int result)
 			s->j.fw_flushed = s->flush_fw;
 		s->wake_flush = true;
 	}
-	sds_turn(s);
+	sds_store_turn(s);
 }
 
 static void flush_run(struct sds_store *s)
@@ -106,7 +106,7 @@ void sds_fail(struct sds_store *s, int err, const char *what)
 		return;
 	s->failed = err;
 	s->again = true;
-	sds_trace(s, ASH_LOG_ERROR, "event=device_failed what=%s errno=%d", what, -err);
+	sds_store_trace(s, ASH_LOG_ERROR, "event=device_failed what=%s errno=%d", what, -err);
 	sds_ops_fail(s);
 	sds_jobs_fail(s);
 }
@@ -157,7 +157,7 @@ static void work(struct sds_store *s)
 	flush_run(s);
 }
 
-void sds_turn(struct sds_store *s)
+void sds_store_turn(struct sds_store *s)
 {
 	if (s->in_turn) {
 		s->again = true;
@@ -185,7 +185,7 @@ static void turn_task(struct ash_task *task)
 
 	s->posted = false;
 	if (!s->dead)
-		sds_turn(s);
+		sds_store_turn(s);
 	else if (!s->inflight_count)
 		sds_store_free(s);
 }

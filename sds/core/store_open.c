@@ -251,7 +251,7 @@ static void label_step_done(struct ash_disk_op *d, int result)
 	if (s->label_done)
 		s->label_done(s);
 	else
-		sds_turn(s);
+		sds_store_turn(s);
 }
 
 void sds_label_write(struct sds_store *s)

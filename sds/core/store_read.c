@@ -31,7 +31,7 @@ static void single_done(struct ash_disk_op *d, int result)
 	}
 	x->at++;
 	single_read(s, op);
-	sds_turn(s);
+	sds_store_turn(s);
 }
 
 static void single_read(struct sds_store *s, struct sds_store_op *op)
@@ -70,7 +70,7 @@ static void data_done(struct ash_disk_op *d, int result)
 		x->flags &= ~SDS_X_DATA;
 		finish(s, op);
 	}
-	sds_turn(s);
+	sds_store_turn(s);
 }
 
 void sds_read_page_ready(struct sds_store *s, struct sds_store_op *op)

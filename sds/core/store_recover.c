@@ -41,7 +41,7 @@ static void finish(struct sds_store *s, int result)
 	void *arg = r->arg;
 
 	if (result) {
-		sds_trace(s, ASH_LOG_ERROR, "event=open_failed errno=%d", -result);
+		sds_store_trace(s, ASH_LOG_ERROR, "event=open_failed errno=%d", -result);
 		/* whoever called this may still look at the store: freed from the loop */
 		s->dead = true;
 		sds_post(s);
@@ -368,15 +368,15 @@ static void start(struct sds_store *s)
 {
 	struct sds_recovery *r = s->recovery;
 
-	sds_trace(s, ASH_LOG_NOTICE,
-		  "event=device_open incarnation=%llu used=%u unsettled=%llu rolled_back=%u",
-		  (unsigned long long)s->label.label.incarnation, s->used,
-		  (unsigned long long)s->stats.unsettled, r->rolled_back);
+	sds_store_trace(s, ASH_LOG_NOTICE,
+			"event=device_open incarnation=%llu used=%u unsettled=%llu rolled_back=%u",
+			(unsigned long long)s->label.label.incarnation, s->used,
+			(unsigned long long)s->stats.unsettled, r->rolled_back);
 	sds_journal_start(s, r->next_seq, r->fw_last);
 	r->wait.fn = first_block_durable;
 	sds_journal_wait(s, &r->wait, r->next_seq);
 	s->j.force = true;
-	sds_turn(s);
+	sds_store_turn(s);
 }
 
 static void flush_done(struct ash_disk_op *d, int result)

@@ -47,8 +47,8 @@ static int find_range(struct sds_store *s, struct sds_recovery *r, uint64_t *ret
 		if (!block_at(s, r, seq % s->label.geo.journal_blocks, &h) || h.seq != seq)
 			break;
 	if (seq <= durable) {
-		sds_trace(s, ASH_LOG_ERROR, "event=journal_damaged block=%llu durable=%llu",
-			  (unsigned long long)seq, (unsigned long long)durable);
+		sds_store_trace(s, ASH_LOG_ERROR, "event=journal_damaged block=%llu durable=%llu",
+				(unsigned long long)seq, (unsigned long long)durable);
 		return -EBADMSG;
 	}
 	*ret_first = tail;
@@ -141,8 +141,8 @@ int sds_replay(struct sds_store *s, struct sds_recovery *r)
 		if (fw_no > r->fw_last)
 			r->fw_last = fw_no;
 	}
-	sds_trace(s, ASH_LOG_INFO, "event=journal_replayed blocks=%llu",
-		  (unsigned long long)(last - first + 1));
+	sds_store_trace(s, ASH_LOG_INFO, "event=journal_replayed blocks=%llu",
+			(unsigned long long)(last - first + 1));
 	return 0;
 }
 
@@ -165,7 +165,7 @@ int sds_replay_finish(struct sds_store *s, struct sds_recovery *r)
 
 		/* nothing reaches the table before the journal */
 		if (ash_bit_get(r->damaged, i) || e->seq >= r->next_seq || e->birth > e->seq) {
-			sds_trace(s, ASH_LOG_ERROR, "event=table_damaged extent=%u", i);
+			sds_store_trace(s, ASH_LOG_ERROR, "event=table_damaged extent=%u", i);
 			return -EBADMSG;
 		}
 		mark_hot(s, r, i);

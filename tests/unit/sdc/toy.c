@@ -35,7 +35,7 @@ struct toy {
 	uint64_t session;
 	uint8_t *store, *states;
 	struct ash_prng rng;
-	unsigned breaks, retries, rots, lost;
+	_Atomic unsigned breaks, retries, rots, lost; /* set while it runs */
 };
 
 /* ------------------------------------------------------------ MDM */

@@ -7,7 +7,6 @@
  */
 #include <errno.h>
 #include <getopt.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -186,7 +185,10 @@ static bool on_place(struct ash_conn *conn, const struct ash_hdr *h, uint8_t **r
 
 static void on_down(struct ash_conn *conn, int reason)
 {
-	fprintf(stderr, "connection lost: %s\n", strerror(-reason));
+	if (reason) {
+		fprintf(stderr, "connection lost: %s\n", strerror(-reason));
+		exit(1);
+	}
 	ash_reactor_stop(run.r);
 }
 
@@ -282,6 +284,8 @@ static void measure_net(const struct ash_endpoint *at)
 		if (run.op != ASH_OP_PING)
 			measure(kinds[k].name, 8, ask);
 	}
+	ash_conn_close(run.conn);
+	ash_reactor_run(run.r); /* until on_down */
 }
 
 static void measure_disk(const char *path)
@@ -368,7 +372,6 @@ int main(int argc, char **argv)
 		memset(run.slot[i].data, 2, i < 8 ? DATA_MAX : 4096);
 	}
 	measure_net(&at);
-	kill(pid, SIGTERM);
 	waitpid(pid, NULL, 0);
 	if (disk)
 		measure_disk(disk);

@@ -13,6 +13,9 @@
 #define ATTEMPT_S 2.0
 #define FIRST_DELAY_S 0.05
 #define DELAY_MAX_S 2.0
+/* Followers elect within a second: until then they are asked often. */
+#define ELECTION_DELAY_MAX_S 0.2
+#define ELECTION_ATTEMPTS 12
 #define FOLLOWER_DELAY_MAX_S 1.0
 
 static void start_timer(struct mgmt_addr *a, double after)
@@ -35,7 +38,9 @@ void mgmt_addr_close(struct mgmt_addr *a)
  * restarted MDM do not come back in step. */
 void mgmt_addr_back_off(struct mgmt_addr *a)
 {
-	double max = a->hard ? DELAY_MAX_S : FOLLOWER_DELAY_MAX_S;
+	double max = a->hard			       ? DELAY_MAX_S
+		     : a->failures < ELECTION_ATTEMPTS ? ELECTION_DELAY_MAX_S
+						       : FOLLOWER_DELAY_MAX_S;
 	double delay = FIRST_DELAY_S * (double)(1u << (a->failures < 6 ? a->failures : 6));
 	double jitter = (double)ash_prng_below(&a->m->rng, 1001) / 1000.;
 
@@ -106,7 +111,8 @@ static void on_hello(struct mgmt_addr *a, const Pb__Reply *reply)
 	bool refused = reply->error && reply->error->code != ASH_OK;
 
 	if (refused && reply->error->code != ASH_E_NOT_LEADER) {
-		a->failures = a->failures < 4 ? 4 : a->failures; /* no use in asking soon */
+		if (a->failures < ELECTION_ATTEMPTS)
+			a->failures = ELECTION_ATTEMPTS; /* no use in asking soon */
 		ash_ctl_stream_end(&a->stream, -EACCES, reply->error->message);
 	} else if (!hello && refused) {
 		if (reply->leader_address[0])

@@ -15,15 +15,18 @@ struct value {
 	struct value *next;
 	uint64_t id;	   /* of the write; of zeros, too (0 = never written) */
 	uint64_t f, s;	   /* see history.h */
+	uint64_t seen;	   /* on a shared volume: some time before which it was in place once */
+	uint64_t start;	   /* of its write */
 	uint64_t deadline; /* it happened before that, if at all */
 	bool zero, fua;
-	bool ended; /* its write has been answered, or its client is dead */
+	bool uncertain; /* it failed or its client died, and it may still happen */
+	bool ended;	/* its write has been answered, or its client is dead */
 };
 
 struct volume {
 	char name[32];
 	uint64_t sectors;
-	bool write_back;
+	bool write_back, shared;
 	uint64_t flushed; /* all that ended before this is durable */
 	struct value **sector;
 };
@@ -121,7 +124,8 @@ void hist_free(struct history *h)
 	free(h);
 }
 
-unsigned hist_add_volume(struct history *h, const char *name, uint64_t sectors, bool write_back)
+unsigned hist_add_volume(struct history *h, const char *name, uint64_t sectors, bool write_back,
+			 bool shared)
 {
 	struct volume *vol;
 
@@ -133,6 +137,7 @@ unsigned hist_add_volume(struct history *h, const char *name, uint64_t sectors, 
 	snprintf(vol->name, sizeof(vol->name), "%s", name);
 	vol->sectors = sectors;
 	vol->write_back = write_back;
+	vol->shared = shared;
 	vol->sector = calloc(sectors, sizeof(*vol->sector));
 	if (!vol->sector)
 		abort();
@@ -195,9 +200,15 @@ bool hist_recognise(const struct history *h, const uint8_t *sector, unsigned *re
 
 /* ------------------------------------------------------------ the rule */
 
+/* @b was in place, for the first time, after @a for the last; and @a was seen after that. */
+static bool came_back(const struct value *a, const struct value *b)
+{
+	return a->f < b->start && b->seen < a->s;
+}
+
 static bool conflict(const struct value *a, const struct value *b)
 {
-	return a->f < b->s && b->f < a->s;
+	return (a->f < b->s && b->f < a->s) || came_back(a, b) || came_back(b, a);
 }
 
 static const char *describe(const struct history *h, const struct value *v, char *buf, size_t room)
@@ -340,8 +351,8 @@ struct hist_op *hist_begin(struct history *h, enum hist_kind kind, unsigned volu
 		v->id = op->id;
 		v->zero = kind == HIST_ZERO;
 		v->fua = fua;
-		v->f = v->deadline = NEVER;
-		v->s = op->start;
+		v->f = v->seen = v->deadline = NEVER;
+		v->s = v->start = op->start;
 		v->next = vol->sector[k];
 		vol->sector[k] = v;
 	}
@@ -361,27 +372,45 @@ static void end_write(struct history *h, struct hist_op *op, bool later)
 		if (op->status) {
 			/* It may have been done, but not after the answer (unless @later). */
 			v->fua = false;
+			v->uncertain = later;
 			if (!later)
 				v->deadline = op->end;
 			continue;
 		}
 		if (op->end < v->f)
 			v->f = op->end;
+		if (op->end < v->seen)
+			v->seen = op->end;
 		check_value(h, vol, k, v, op);
 		prune(h, vol, k);
 	}
 	op->uncertain = op->status && later;
 }
 
-static void see(struct history *h, struct volume *vol, uint64_t lba, struct value *v,
-		const struct hist_op *op)
+/* What the value's bounds become when @op, a read that has ended, saw it. */
+static void note_seen(const struct volume *vol, struct value *v, const struct hist_op *op)
 {
 	uint64_t f = op->end < v->deadline ? op->end : v->deadline;
 
+	if (f < v->seen)
+		v->seen = f;
+	/* Until it is answered its client may send it again, after another client's write. */
+	if (vol->shared && !v->ended)
+		f = NEVER;
+	else if (vol->shared && v->deadline != NEVER)
+		f = v->deadline;
+	else if (vol->shared && v->uncertain)
+		f = NEVER;
 	if (f < v->f)
 		v->f = f;
 	if (op->start > v->s)
 		v->s = op->start;
+}
+
+static void see(struct history *h, struct volume *vol, uint64_t lba, struct value *v,
+		const struct hist_op *op)
+{
+	note_seen(vol, v, op);
 	check_value(h, vol, lba, v, op);
 }
 
@@ -390,10 +419,7 @@ static bool explains(struct volume *vol, uint64_t lba, const struct value *v,
 {
 	struct value would = *v;
 
-	if (op->end < would.f)
-		would.f = op->end < would.deadline ? op->end : would.deadline;
-	if (op->start > would.s)
-		would.s = op->start;
+	note_seen(vol, &would, op);
 	for (struct value *o = vol->sector[lba]; o; o = o->next)
 		if (o != v && conflict(&would, o))
 			return false;
@@ -541,10 +567,11 @@ void hist_lose_caches(struct history *h, unsigned volume, uint64_t lba, uint64_t
 			const struct hist_op *op = op_by_id(h, v->id);
 			bool open = op && (op->in_flight || op->uncertain);
 
-			v->f = NEVER;
+			v->f = v->seen = NEVER;
 			if (!open && h->clock < v->deadline)
 				v->deadline = h->clock;
 			v->s = open ? op->start : 0;
+			v->start = v->s;
 		}
 	}
 	h->clock++;

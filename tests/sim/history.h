@@ -45,8 +45,11 @@ struct hist_op {
 
 struct history *hist_new(struct sim_world *w);
 void hist_free(struct history *h);
-/* @write_back: unflushed writes may be lost when hist_lose_caches() says so. Return: its index. */
-unsigned hist_add_volume(struct history *h, const char *name, uint64_t sectors, bool write_back);
+/* @shared: other clients may write it too; then a write in flight, which its client may send again,
+ * may be carried out more than once until it is answered.
+ * @write_back: unflushed writes may be lost when hist_lose_caches() says so. Return: its index. */
+unsigned hist_add_volume(struct history *h, const char *name, uint64_t sectors, bool write_back,
+			 bool shared);
 uint64_t hist_sectors(const struct history *h, unsigned volume);
 unsigned hist_volumes(const struct history *h);
 

@@ -194,7 +194,7 @@ static bool set_up_volumes(struct sim_cluster *c)
 		c->volume_node[v] = vol->node;
 		c->volume_history[v] = hist_add_volume(c->history, c->volume_name[v],
 						       c->shape.volume_bytes[v] / SIM_SECTOR,
-						       c->shape.any_write_back);
+						       c->shape.any_write_back, c->shape.shared[v]);
 		for (unsigned i = 0; i < c->shape.sdcs; i++)
 			if ((c->shape.shared[v] || c->shape.mapped_to[v] == i) &&
 			    !map_volume(c, id, &c->sdc[i], c->shape.shared[v]))

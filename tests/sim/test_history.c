@@ -19,8 +19,9 @@ static int setup(void **state)
 	(void)state;
 	sim_world_init(&w, 7);
 	h = hist_new(&w);
-	vol = hist_add_volume(h, "v1", 64, false);
-	hist_add_volume(h, "v2", 64, true);
+	vol = hist_add_volume(h, "v1", 64, false, false);
+	hist_add_volume(h, "v2", 64, true, false);
+	hist_add_volume(h, "v3", 64, false, true);
 	return 0;
 }
 
@@ -216,6 +217,38 @@ static void refused_write_may_not_come_later(void **state)
 	assert_true(w.failed);
 }
 
+static void shared_write_may_be_repeated_until_answered(void **state)
+{
+	struct hist_op *a, *b;
+
+	vol = 2;
+	a = hist_begin(h, HIST_WRITE, 2, 1, 1, 1, false);
+	got(1, a);
+	b = hist_begin(h, HIST_WRITE, 2, 2, 1, 1, false);
+	hist_end(h, b, 0, NULL, false);
+	got(1, b);
+	got(1, a);
+	assert_false(w.failed);
+	hist_end(h, a, 0, NULL, false);
+	got(1, a);
+	assert_false(w.failed);
+	got(1, b);
+	assert_true(w.failed);
+}
+
+static void shared_write_in_flight_hides_what_was_before(void **state)
+{
+	struct hist_op *a, *b;
+
+	vol = 2;
+	a = hist_begin(h, HIST_WRITE, 2, 1, 1, 1, false);
+	hist_end(h, a, 0, NULL, false);
+	b = hist_begin(h, HIST_WRITE, 2, 2, 1, 1, false);
+	got(1, b);
+	got(1, a);
+	assert_true(w.failed);
+}
+
 static void catches_zeros_after_rewrite(void **state)
 {
 	struct hist_op *z = begin(HIST_ZERO, 1);
@@ -385,6 +418,8 @@ int main(void)
 		T(fenced_write_may_not_come_to_life),
 		T(fenced_write_seen_at_once_is_fine),
 		T(refused_write_may_not_come_later),
+		T(shared_write_may_be_repeated_until_answered),
+		T(shared_write_in_flight_hides_what_was_before),
 		T(catches_zeros_after_rewrite),
 		T(unflushed_may_be_lost_flushed_not),
 		T(flushed_value_must_survive),

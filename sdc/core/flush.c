@@ -250,7 +250,7 @@ void sdc_flush_reply(struct sdc_req *req, int status, uint64_t place_version)
 		struct flush_slot *s = &f->slot[i];
 
 		if (s->req != req) {
-			out |= s->state != SLOT_DONE;
+			out |= s->needed && s->state != SLOT_DONE;
 			continue;
 		}
 		s->req = NULL;

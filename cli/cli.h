@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * `ashlar`: the command line. Each object has one file with a table of verbs; a verb has a table of
+ * options, from which parsing, checks and help come. A verb asks the MDM, makes one JSON value of
+ * the answer and hands it to cli_show: with --json that value is printed, without it a table made
+ * of it, so that people and programs see the same. One thread.
+ */
+#ifndef ASHLAR_CLI_CLI_H
+#define ASHLAR_CLI_CLI_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "common/base/err.h"
+#include "common/mgmt/mgmt.h"
+#include "proto/mgmt/ashlar.pb-c.h"
+
+#define CLI_OPTS_MAX 24
+#define CLI_LIST_MAX 16
+#define CLI_ARGS_MAX 256
+
+enum cli_type {
+	CLI_TEXT, /* anything but the empty string */
+	CLI_NAME, /* as common/base/name.h */
+	CLI_FLAG, /* no value */
+	CLI_SIZE,
+	CLI_PERCENT,
+	CLI_NUMBER, /* in [min, max] */
+	CLI_GUID,
+	CLI_CHOICE, /* one of @choices */
+};
+
+struct cli_opt {
+	const char *name;
+	enum cli_type type;
+	const char *arg; /* what help calls the value */
+	const char *help;
+	bool required, many;
+	uint64_t min, max;
+	const char *alias;   /* a second spelling */
+	const char *choices; /* "on|off" */
+};
+
+struct cli_value {
+	char *text;	 /* NULL: not given; the last one when given several times */
+	uint64_t number; /* also: index into choices */
+	uint8_t guid[16];
+	char *list[CLI_LIST_MAX];
+	size_t count;
+};
+
+struct cli_args {
+	const struct cli_verb *verb;
+	struct cli_value value[CLI_OPTS_MAX];
+	bool json, help;
+	const char *mdms; /* NULL: from the environment */
+	uint32_t timeout_ms;
+	FILE *out;
+};
+
+struct cli_verb {
+	const char *noun, *verb; /* verb "" when the noun stands alone */
+	const char *help;	 /* one line */
+	const char *more;	 /* what else one should know; may be NULL */
+	const char *example;
+	const struct cli_opt *opts;	      /* ends with a name of NULL; may be NULL */
+	int (*run)(const struct cli_args *a); /* returns the exit code */
+};
+
+/* Each ends with a noun of NULL. */
+extern const struct cli_verb cli_system_verbs[], cli_domain_verbs[], cli_fault_set_verbs[],
+	cli_sds_verbs[], cli_device_verbs[], cli_pool_verbs[], cli_volume_verbs[], cli_sdc_verbs[],
+	cli_mapping_verbs[], cli_mdm_verbs[], cli_event_verbs[], cli_status_verbs[],
+	cli_nbd_verbs[];
+
+/* ---------------------------------------------------------------- args.c */
+
+/**
+ * cli_parse() - the options of @verb.
+ * @argv: [0] is skipped; may hold options only.
+ * Return: code 0 or ASH_E_USAGE; the message names the option, what is wrong with it and what is
+ * right. With --help given nothing else is checked (args->help).
+ */
+struct ash_error cli_parse(const struct cli_verb *verb, int argc, char **argv,
+			   struct cli_args *ret_args);
+/* Option by name, which must be in the verb's table; "" and 0 when not given. */
+char *cli_text(const struct cli_args *a, const char *name);
+uint64_t cli_number(const struct cli_args *a, const char *name);
+bool cli_given(const struct cli_args *a, const char *name);
+const struct cli_value *cli_value(const struct cli_args *a, const char *name);
+
+/* ---------------------------------------------------------------- help.c */
+
+void cli_help_all(FILE *out);
+void cli_help_noun(FILE *out, const struct cli_verb *verbs);
+void cli_help_verb(FILE *out, const struct cli_verb *verb);
+/* Verb tables of all nouns, the end NULL. */
+extern const struct cli_verb *const cli_nouns[];
+
+/* ---------------------------------------------------------------- show.c */
+
+enum cli_col_type { CLI_COL_TEXT, CLI_COL_NUMBER, CLI_COL_SIZE, CLI_COL_FLAG, CLI_COL_LIST };
+struct cli_col {
+	const char *title, *key; /* ends with a title of NULL */
+	enum cli_col_type type;
+};
+
+/* Both take @rows or @object over from nobody: they only read. */
+void cli_table(FILE *out, const json_t *rows, const struct cli_col *cols);
+void cli_fields(FILE *out, const json_t *object, const struct cli_col *cols);
+/* {"<key>": rows} or a table. Frees @rows. Returns 0, or 4 when the output cannot be written. */
+int cli_show_list(const struct cli_args *a, const char *key, json_t *rows,
+		  const struct cli_col *cols);
+int cli_show_object(const struct cli_args *a, json_t *object, const struct cli_col *cols);
+/* Prints @value in one line or over several; frees it. */
+int cli_show_json(const struct cli_args *a, json_t *value);
+/* The message on stderr (with --json also {"error": …} on stdout). Returns the exit code. */
+int cli_fail(const struct cli_args *a, const struct ash_error *err);
+/* Never NULL: what is not UTF-8 is shown with question marks. */
+json_t *cli_json_text(const char *text);
+json_t *cli_json_number(uint64_t number);
+json_t *cli_json_uuid(const ProtobufCBinaryData *uuid);
+
+/* ---------------------------------------------------------------- call.c */
+
+typedef Pb__Reply *cli_call_fn(const struct ash_mgmt_opts *opts, Pb__Request *req, bool any,
+			       uint32_t timeout_ms, struct ash_error *ret_err);
+/* ash_mgmt_call_sync; tests put their own here. */
+extern cli_call_fn *cli_call;
+
+/* @mdms: NULL = those of @a. NULL and *ret_err when it failed. */
+Pb__Reply *cli_ask(const struct cli_args *a, const char *mdms, Pb__Request *req, bool any,
+		   struct ash_error *ret_err);
+/* reply->query is there; with what "map" also reply->query->map. */
+Pb__Reply *cli_query(const struct cli_args *a, const char *what, struct ash_error *ret_err);
+Pb__Reply *cli_query_events(const struct cli_args *a, uint64_t after, uint32_t limit,
+			    struct ash_error *ret_err);
+/* Sends the command; says @what (like "volume \"v1\" created"). Returns the exit code. */
+int cli_change(const struct cli_args *a, Pb__Admin *admin, const char *what, ...)
+	__attribute__((format(printf, 3, 4)));
+/* Removal of the object whose name the caller has put into @admin. */
+int cli_remove(const struct cli_args *a, Pb__Admin *admin, Pb__Kind kind, bool force,
+	       const char *noun, const char *name);
+/* Names of the map's objects; "" when there is none of that id. */
+const char *cli_domain_name(const Pb__Map *map, uint64_t id);
+const char *cli_fault_set_name(const Pb__Map *map, uint64_t id);
+const char *cli_sds_name(const Pb__Map *map, uint64_t id);
+const char *cli_pool_name(const Pb__Map *map, uint64_t id);
+const char *cli_volume_name(const Pb__Map *map, uint64_t id);
+const char *cli_sdc_name(const Pb__Map *map, uint64_t id);
+
+/* ---------------------------------------------------------------- main */
+
+/* The whole program; returns the exit code. */
+int cli_run(int argc, char **argv, FILE *out);
+
+#endif

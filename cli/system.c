@@ -174,6 +174,28 @@ static struct ash_error look_at_all(const struct cli_args *a, struct creation *c
 	return err;
 }
 
+/*
+ * A member that took the list at an earlier try answers with the UUID it got then. The first one's
+ * holds for those after it; two different ones cannot be mended from here.
+ */
+static struct ash_error compare_uuid(struct creation *c, size_t i, const Pb__Reply *reply)
+{
+	const Pb__AdminReply *r = reply->r_case == PB__REPLY__R_ADMIN ? reply->admin : NULL;
+
+	if (!r || r->uuid.len != 16 || ash_uuid_is_zero(r->uuid.data) ||
+	    ash_uuid_equal(r->uuid.data, c->uuid))
+		return ash_error_ok();
+	if (i)
+		return ash_error_make(
+			ASH_E_STATE,
+			"MDM \"%s\" took part in another creation than the MDMs named "
+			"before it; stop all of them, empty their state directories, "
+			"start them and give the command again",
+			c->name[i]);
+	memcpy(c->uuid, r->uuid.data, 16);
+	return ash_error_ok();
+}
+
 static struct ash_error tell_all(const struct cli_args *a, struct creation *c)
 {
 	Pb__Request req = PB__REQUEST__INIT;
@@ -195,8 +217,10 @@ static struct ash_error tell_all(const struct cli_args *a, struct creation *c)
 	for (size_t i = 0; i < c->count && !ash_failed(&err); i++) {
 		Pb__Reply *reply = ask_member(a, c, i, &req, &err);
 
-		if (reply)
-			pb__reply__free_unpacked(reply, NULL);
+		if (!reply)
+			break;
+		err = compare_uuid(c, i, reply);
+		pb__reply__free_unpacked(reply, NULL);
 	}
 	if (ash_failed(&err) && ash_code_exit(err.code) == 3)
 		ash_error_wrap(&err, "not all MDMs have the list; give the command again: ");

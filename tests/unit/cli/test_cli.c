@@ -22,6 +22,8 @@ static struct {
 	size_t count;
 	struct ash_error refuse;
 	uint8_t member_system[16]; /* what HELLO says */
+	uint8_t took_system[16];   /* what the answer to the list says */
+	size_t took_from;	   /* from this request on */
 } fake;
 
 static uint8_t system_uuid[16] = {1, 2, 3};
@@ -127,6 +129,8 @@ static Pb__Reply *answer(const Pb__Request *req)
 		reply.r_case = PB__REPLY__R_ADMIN;
 		reply.admin = &admin;
 		admin.id = 42;
+		if (fake.took_system[0] && fake.count >= fake.took_from)
+			admin.uuid = (ProtobufCBinaryData){16, fake.took_system};
 	}
 	return copy_reply(&reply);
 }
@@ -388,6 +392,18 @@ static void test_interrupted_creation_keeps_its_uuid(void **state)
 			    16);
 }
 
+static void test_creations_are_not_mixed(void **state)
+{
+	static const char line[] = "system create --name dev --mdm a=10.0.0.1:6611/10.0.0.1:9011 "
+				   "--mdm b=10.0.0.2:6611/10.0.0.2:9011";
+
+	memset(fake.took_system, 0x5a, 16);
+	free(run(line, 0)); /* the first had it already: the second gets the same */
+	assert_memory_equal(sent_admin(3)->command->system_create->uuid.data, fake.took_system, 16);
+	fake.took_from = fake.count + 4;
+	free(run(line, 1)); /* only the second had it */
+}
+
 /* ---------------------------------------------------------------- output */
 
 static void test_volume_list(void **state)
@@ -475,6 +491,7 @@ int main(void)
 		T(test_exit_codes),
 		T(test_system_create_tells_every_member_the_same),
 		T(test_interrupted_creation_keeps_its_uuid),
+		T(test_creations_are_not_mixed),
 		T(test_volume_list),
 		T(test_device_list_cannot_steer_the_terminal),
 		T(test_status),

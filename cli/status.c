@@ -63,7 +63,7 @@ static const struct cli_col cols[] = {
 static const struct cli_col capacity_cols[] = {
 	{"Raw capacity", "raw", CLI_COL_SIZE},
 	{"  kept as spare", "spare", CLI_COL_SIZE},
-	{"Usable (2 copies)", "usable", CLI_COL_SIZE},
+	{"Usable, 2 copies", "usable", CLI_COL_SIZE},
 	{"  used", "used", CLI_COL_SIZE},
 	{"  free", "free", CLI_COL_SIZE},
 	{"  provisioned", "provisioned", CLI_COL_SIZE},

@@ -25,7 +25,7 @@ struct sim_fabric {
 	uint64_t latency_ns;			/* typical, one way */
 	unsigned stall_chance;			/* of 1000 departures: the connection stalls */
 	unsigned place_chance;			/* of 1000 data replies: asks on_place */
-	bool canary_repl;     /* one replicated write is answered and not delivered */
+	bool canary_repl;     /* now and then a replicated write is answered and not delivered */
 	struct sim_conn *all; /* every connection, for faults */
 };
 

@@ -47,7 +47,7 @@ uint64_t sim_travel_ns(struct sim_conn *c, uint32_t bytes)
 	return ns;
 }
 
-/* The canary: a replicated write is acknowledged by the network and reaches nobody. */
+/* The canary: now and then a replicated write is acknowledged by the network and reaches nobody. */
 static bool swallow(struct sim_conn *c, const struct ash_msg *m)
 {
 	struct ash_msg answer = {.h = m->h};
@@ -56,7 +56,6 @@ static bool swallow(struct sim_conn *c, const struct ash_msg *m)
 	if (!c->f->canary_repl || m->h.op != ASH_OP_REPL_WRITE || (m->h.flags & ASH_F_REPLY) ||
 	    !sim_chance(c->f->w, 20))
 		return false;
-	c->f->canary_repl = false;
 	sim_trace(c->f->w, "event=canary swallowed=repl_write node=%llu offset=%llu bytes=%u",
 		  (unsigned long long)m->h.node, (unsigned long long)m->h.offset, m->h.length);
 	answer.h.flags |= ASH_F_REPLY;

@@ -8,7 +8,7 @@
 enum sim_canary {
 	SIM_CANARY_NONE,
 	SIM_CANARY_LIE,	 /* the checker is told of a write that was never sent */
-	SIM_CANARY_REPL, /* the network answers one replicated write without delivering it */
+	SIM_CANARY_REPL, /* the network answers some replicated writes without delivering it */
 };
 
 struct sim_run_opts {

@@ -549,8 +549,20 @@ bool load_fill(struct load *load)
 
 void load_drain(struct load *load)
 {
-	if (load->fill == FULL)
-		load->fill = DRAIN;
+	const struct sim_shape *shape = &load->c->shape;
+
+	if (load->fill != FULL && load->fill != FILL)
+		return;
+	load->fill = DRAIN;
+	load->fill_chunk = 0;
+	for (unsigned v = 0; v < shape->volumes; v++)
+		if (shape->sparse[v] && load->handle[shape->mapped_to[v]][v].vol)
+			kick_slots(&load->handle[shape->mapped_to[v]][v]);
+}
+
+bool load_drained(const struct load *load)
+{
+	return load->fill == EMPTY;
 }
 
 static void make_handle(struct load *load, unsigned sdc, unsigned volume)

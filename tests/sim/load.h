@@ -39,6 +39,7 @@ bool load_errors_expected(const struct load *load, unsigned volume, uint64_t lba
  * some of it again. Nothing happens without such a volume. Return: whether there is one. */
 bool load_fill(struct load *load);
 void load_drain(struct load *load);
+bool load_drained(const struct load *load);
 
 /* Starts to read every volume wholly, through one SDC each; load_idle() says when it is done. */
 void load_read_all(struct load *load);

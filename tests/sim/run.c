@@ -28,6 +28,11 @@ static bool worked(struct sim_cluster *c)
 	return faults_over(the_run->faults) && load_done(the_run->load) >= the_run->ops;
 }
 
+static bool drained(struct sim_cluster *c)
+{
+	return load_drained(the_run->load);
+}
+
 static bool at_rest(struct sim_cluster *c)
 {
 	for (unsigned i = 0; i < c->shape.sdss; i++)
@@ -194,6 +199,10 @@ static void work(struct run *r)
 	if (!r->w.failed && !sim_run_until(r->c, worked, 600 * SIM_S) && !r->w.failed)
 		sim_fail(&r->w, "liveness", "%llu of %llu I/Os after 600 s",
 			 (unsigned long long)load_done(r->load), (unsigned long long)r->ops);
+	/* A copy that was away while the others filled up has no room to come back. */
+	load_drain(r->load);
+	if (!r->w.failed && !sim_run_until(r->c, drained, 100 * SIM_S) && !r->w.failed)
+		sim_fail(&r->w, "liveness", "the full pool is not drained within 100 s");
 	if (r->w.failed)
 		return;
 	faults_heal(r->faults);

@@ -114,8 +114,12 @@ static void promoted(struct sds_pg *pg, const struct ash_row *old)
 	uint64_t now = sds_now(s);
 
 	pg->ready_ns = ASH_RULE(START_WAIT) ? pg->dev->serve_ns : 0;
-	if (ASH_RULE(LEASE_WAIT))
-		pg->ready_ns = leases_end(pg, old->gen ? old : &pg->row, pg->ready_ns);
+	if (ASH_RULE(LEASE_WAIT)) {
+		if (!old->gen)
+			pg->leases_ns = leases_end(pg, &pg->row, pg->leases_ns);
+		if (pg->leases_ns > pg->ready_ns)
+			pg->ready_ns = pg->leases_ns;
+	}
 	pg->ready = now >= pg->ready_ns;
 	if (!pg->ready)
 		ash_timer_set(s->port->timers, &pg->timer, pg->ready_ns);
@@ -200,6 +204,9 @@ void pg_on_row(void *arg, struct ash_map_pool *pool, uint32_t at, const struct a
 		return;
 	old = pg->row;
 	pg->row = *row;
+	/* Noted with every row: before we serve it may pass through some that serve nobody. */
+	if (old.gen)
+		pg->leases_ns = leases_end(pg, &old, pg->leases_ns);
 	if (row->gen > s->row_gen)
 		s->row_gen = row->gen;
 	/* Promises end by a newer gen, and so does what we asked for at the old one. */

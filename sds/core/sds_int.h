@@ -113,6 +113,7 @@ struct sds_pg {
 	struct ash_list inflight; /* changes begun, oldest first */
 	struct ash_list parked;	  /* ops that wait until it is ready */
 	uint64_t ready_ns;
+	uint64_t leases_ns; /* end of what we granted to those who could be primary */
 	struct ash_timer timer;
 	/* From before a join is proposed until a newer gen is known: this copy counts as in sync.
 	 */

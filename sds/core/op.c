@@ -106,6 +106,7 @@ struct sds_op *op_get(struct sds *s, bool of_peer)
 	op->data = NULL;
 	op->crc = NULL;
 	op->steps = op->at = 0;
+	op->changing = false;
 	op->local_busy = op->reserved = op->local_ok = op->undone = op->replied = false;
 	op->exclusive = op->flush_failed = op->reply_out = false;
 	op->local_status = 0;

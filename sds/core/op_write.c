@@ -44,8 +44,10 @@ void op_change(struct sds_op *op)
 		op_finish(op, ASH_ST_OK);
 	else if (op->pg->role != ROLE_PRIMARY)
 		op_finish(op, ASH_ST_STALE);
-	else
+	else {
+		op->changing = true;
 		step_start(op);
+	}
 }
 
 /* ------------------------------------------------------------ failures */
@@ -178,8 +180,7 @@ static void step_done(struct sds_op *op)
 
 void op_check(struct sds_op *op)
 {
-	if (op->stage != OP_BEGUN || op->local_busy || op->steps == 0 ||
-	    op->failed == ASH_ST_MEDIUM)
+	if (op->stage != OP_BEGUN || op->local_busy || !op->changing || op->failed == ASH_ST_MEDIUM)
 		return;
 	if (op->pg->role != ROLE_PRIMARY) {
 		op_finish(op, ASH_ST_STALE);
@@ -220,7 +221,7 @@ void op_row_changed(struct sds_pg *pg)
 			op->sop.gen = pg->row.gen;
 			op->sop.shrunk_at = pg->row.shrunk_at;
 		}
-		if (op->steps == 0 || op->stage != OP_BEGUN)
+		if (!op->changing || op->stage != OP_BEGUN)
 			continue;
 		for (unsigned i = 0; i < OTHERS_MAX; i++)
 			repl_row_changed(op, &op->slot[i]);
@@ -457,7 +458,7 @@ void op_tick(struct sds *s, uint64_t now)
 		if (op->stage != OP_BEGUN)
 			continue;
 		op_tick_read(op);
-		if (op->stage == OP_BEGUN && op->steps)
+		if (op->stage == OP_BEGUN && op->changing)
 			tick_change(op, now);
 	}
 	s->lease_moved |= !ash_list_empty(&s->lease_wait);

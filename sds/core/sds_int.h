@@ -303,6 +303,7 @@ struct sds_op {
 	/* changes */
 	struct sds_step step[3];
 	uint8_t steps, at;
+	bool changing; /* the steps are complete, and under way */
 	bool reserved, local_ok, undone, replied, exclusive;
 	int local_status;
 	uint16_t failed; /* status to answer when all has ended, 0 = OK */

@@ -181,3 +181,26 @@ def test_a_damaged_log_is_not_repaired_silently(make):
     assert m.proc.wait(20) == 1
     assert "damaged" in m.log()
     assert domains(c) == ["pd1"]
+
+
+def test_members_come_and_go_and_hand_on(make, tmp_path):
+    c = make(3)
+    add_objects(c)
+    old = c.leader()
+    c.ashlar("mdm", "transfer")
+    assert c.leader() is not old
+    new = Mdm(tmp_path, "mdm4")
+    new.start()
+    c.mdms.append(new)
+    c.ashlar("mdm", "add", "--name", "mdm4", "--address", new.address, "--raft", f"127.0.0.1:{new.raft_port}")
+    assert len(c.ashlar("mdm", "list")["mdms"]) == 4
+    c.ashlar("mdm", "transfer", "--to", "mdm4")
+    assert c.leader() is new
+    assert domains(c) == ["pd1"]
+    p = c.run("mdm", "remove", "--name", "mdm4")
+    assert p.returncode == 1 and "transfer" in p.stderr
+    c.ashlar("mdm", "remove", "--name", old.name)
+    assert old.name not in [m["name"] for m in c.ashlar("mdm", "list")["mdms"]]
+    assert new.stop() == 0
+    new.start()
+    assert domains(c) == ["pd1"]

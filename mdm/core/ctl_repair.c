@@ -185,9 +185,11 @@ static void follow_devices(struct mdm_service *svc, uint64_t now)
 		struct svc_dev *d = svc_dev(svc, dev->id);
 		bool can = mdm_device_usable(svc->st, dev);
 
-		if (can && !d->usable)
+		/* It may have gone and come back between two looks. */
+		if (can && (!d->usable || d->incarnation != dev->incarnation))
 			d->usable_since_ns = now;
 		d->usable = can;
+		d->incarnation = dev->incarnation;
 	}
 }
 

@@ -51,7 +51,7 @@ struct svc_sds {
 struct svc_dev {
 	uint64_t id;
 	bool usable;
-	uint64_t usable_since_ns;
+	uint64_t usable_since_ns, incarnation; /* of the opening that has been usable since then */
 	/* Copies on it come back no sooner; the delay grows with each accusation. */
 	uint64_t readd_ns, accused_ns;
 	uint32_t readd_ms;

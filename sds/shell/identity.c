@@ -9,12 +9,14 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/clean.h"
 #include "common/base/uuid.h"
 
 #define PATH_BYTES 4096
+#define LOCK_RETRY_MS 10u
 
 static struct ash_error no_access(const char *flag, const char *what, const char *path, int err)
 {
@@ -118,7 +120,21 @@ struct ash_error sds_identity_open(const char *state_dir, uint8_t ret_uuid[16])
 	return ash_error_ok();
 }
 
-struct ash_error sds_lock_file(const char *dir, const char *name, const char *flag, int *ret_fd)
+/* Return: 0 or errno. */
+static int lock_within(int fd, uint32_t wait_ms)
+{
+	const struct timespec pause = {.tv_nsec = LOCK_RETRY_MS * 1000000l};
+
+	for (uint32_t waited = 0; flock(fd, LOCK_EX | LOCK_NB); waited += LOCK_RETRY_MS) {
+		if ((errno != EWOULDBLOCK && errno != EINTR) || waited >= wait_ms)
+			return errno;
+		nanosleep(&pause, NULL);
+	}
+	return 0;
+}
+
+struct ash_error sds_lock_file(const char *dir, const char *name, const char *flag,
+			       uint32_t wait_ms, int *ret_fd)
 {
 	char path[PATH_BYTES], pid[32];
 	int err = make_dirs(dir), fd, n;
@@ -129,8 +145,8 @@ struct ash_error sds_lock_file(const char *dir, const char *name, const char *fl
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
 	if (fd < 0)
 		return no_access(flag, "open", path, errno);
-	if (flock(fd, LOCK_EX | LOCK_NB)) {
-		err = errno;
+	err = lock_within(fd, wait_ms);
+	if (err) {
 		close(fd);
 		return err == EWOULDBLOCK
 			       ? ash_error_make(ASH_E_IN_USE,

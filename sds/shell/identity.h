@@ -17,9 +17,11 @@ struct ash_error sds_identity_open(const char *state_dir, uint8_t ret_uuid[16]);
 
 /**
  * sds_lock_file() - take DIR/NAME for as long as *ret_fd is open, and write the process id into it.
- * The directory is created. Code IN_USE when another process holds it.
+ * The directory is created. Code IN_USE when another process still holds it after @wait_ms: one
+ * that was killed lets go only when the kernel has ended its operations on disks.
  */
-struct ash_error sds_lock_file(const char *dir, const char *name, const char *flag, int *ret_fd);
+struct ash_error sds_lock_file(const char *dir, const char *name, const char *flag,
+			       uint32_t wait_ms, int *ret_fd);
 
 /* 16 bytes of the kernel's boot id. */
 struct ash_error sds_boot_id(uint8_t ret_boot_id[16]);

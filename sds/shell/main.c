@@ -23,6 +23,7 @@
 #define SCAN_SOON_S 0.1
 #define SOON_TRIES 50u
 #define STOP_S 10.0
+#define LOCK_WAIT_MS 2000u
 
 struct shell {
 	struct sds_options opts;
@@ -135,11 +136,11 @@ static struct ash_error prepare(struct shell *sh)
 
 	err = sds_identity_open(o->state_dir, sh->cfg.uuid);
 	if (!ash_failed(&err))
-		err = sds_lock_file(o->state_dir, "lock", "--state-dir", &fd);
+		err = sds_lock_file(o->state_dir, "lock", "--state-dir", LOCK_WAIT_MS, &fd);
 	snprintf(name, sizeof(name), "ashlar-sds%s%s.pid", o->name ? "-" : "",
 		 o->name ? o->name : "");
 	if (!ash_failed(&err))
-		err = sds_lock_file(o->run_dir, name, "--run-dir", &fd);
+		err = sds_lock_file(o->run_dir, name, "--run-dir", LOCK_WAIT_MS, &fd);
 	if (!ash_failed(&err))
 		err = sds_boot_id(sh->cfg.boot_id);
 	if (!ash_failed(&err) && getrandom(sh->cfg.session, 16, 0) != 16)

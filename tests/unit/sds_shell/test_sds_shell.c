@@ -209,17 +209,17 @@ static void identity_names_the_directory_and_the_way_out(void **state)
 static void lock_is_held_once(void **state)
 {
 	int a = -1, b = -1;
-	struct ash_error err = sds_lock_file(in_dir("run"), "p.pid", "--run-dir", &a);
+	struct ash_error err = sds_lock_file(in_dir("run"), "p.pid", "--run-dir", 0, &a);
 	char text[32] = "";
 
 	assert_string_equal(err.message, "");
 	assert_true(pread(a, text, sizeof(text) - 1, 0) > 0);
 	assert_int_equal(strtol(text, NULL, 10), getpid());
-	err = sds_lock_file(in_dir("run"), "p.pid", "--run-dir", &b);
+	err = sds_lock_file(in_dir("run"), "p.pid", "--run-dir", 0, &b);
 	assert_int_equal(err.code, ASH_E_IN_USE);
 	assert_non_null(strstr(err.message, "--run-dir"));
 	close(a);
-	err = sds_lock_file(in_dir("run"), "p.pid", "--run-dir", &b);
+	err = sds_lock_file(in_dir("run"), "p.pid", "--run-dir", 0, &b);
 	assert_int_equal(err.code, ASH_OK);
 	close(b);
 }

@@ -179,7 +179,7 @@ void svc_open_volume(struct mdm_session *s, uint64_t id, const Pb__OpenVolume *r
 	struct svc_call *call;
 
 	if (s->role != SVC_SDC || !s->sdc || (r->sdc && r->sdc != s->sdc))
-		err = ash_error_make(ASH_E_STATE, "register as that SDC first");
+		err = ash_error_make(ASH_E_STALE, "register as that SDC first");
 	else if (!vol)
 		err = ash_error_make(ASH_E_NOT_FOUND, "there is no volume \"%s\"", r->volume);
 	c.volume = vol ? vol->id : 0;

@@ -81,7 +81,9 @@ static bool is_registered(struct mdm_session *s, uint64_t id)
 
 	if (s->role == SVC_SDS && s->sds && mdm_sds(s->svc->st, s->sds))
 		return true;
-	err = ash_error_make(ASH_E_STATE, "register as an SDS first");
+	/* STALE: a session that is not (or no more) registered, which says nothing of its devices.
+	 */
+	err = ash_error_make(ASH_E_STALE, "register as an SDS first");
 	svc_reply_error(s, id, &err);
 	return false;
 }

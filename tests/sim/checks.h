@@ -21,8 +21,8 @@ void checks_going_down(struct checks *k, const bool *down, bool power);
 /* At rest: reads all in-sync copies of every chunk of every volume and compares them. Runs the
  * world. */
 void checks_compare_copies(struct checks *k);
-/* At rest: buffers and messages that nobody gave back. */
-void checks_leaks(struct checks *k);
+/* Buffers that are out now; at rest there soon are none. */
+size_t checks_buffers_out(const struct checks *k);
 /* The map that deltas made equals the full one; MDM members agree. */
 void checks_maps(struct checks *k);
 

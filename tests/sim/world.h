@@ -62,7 +62,6 @@ struct sim_slot {
 	X(stuck_disk)                                                                              \
 	X(medium_error)                                                                            \
 	X(bitrot)                                                                                  \
-	X(disk_pulled)                                                                             \
 	X(full_pool)                                                                               \
 	X(mdm_unreachable)                                                                         \
 	X(mdm_failover)                                                                            \

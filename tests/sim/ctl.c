@@ -611,6 +611,8 @@ void sim_mdm_unreachable(struct sim_mdm *mdm, uint64_t until, bool break_now)
 
 void sim_mdm_heal(struct sim_mdm *mdm)
 {
+	mdm->failover_armed = false;
+	sim_cancel(mdm->w, &mdm->failover_event);
 	mdm->unreachable_until = 0;
 }
 

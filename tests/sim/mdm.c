@@ -208,6 +208,10 @@ static void port_propose(struct mdm_port *port, const uint8_t *cmd, size_t bytes
 		abort();
 	memcpy(e->data, cmd, bytes);
 	schedule_commit(mdm);
+	if (mdm->failover_armed) {
+		mdm->failover_armed = false;
+		sim_in(mdm->w, &mdm->failover_event, sim_below(mdm->w, ready - mdm->w->now + 1));
+	}
 }
 
 static void port_reply(struct mdm_port *port, struct mdm_session *s, const Pb__Reply *reply)
@@ -344,7 +348,7 @@ static void on_election(struct sim_event *event)
 	}
 }
 
-void sim_mdm_failover(struct sim_mdm *mdm, bool kill)
+static void fail_over(struct sim_mdm *mdm, bool kill)
 {
 	struct sim_world *w = mdm->w;
 	struct member *old;
@@ -366,6 +370,24 @@ void sim_mdm_failover(struct sim_mdm *mdm, bool kill)
 		sim_in(w, &old->return_event, SIM_S + sim_below(w, 5 * SIM_S));
 	}
 	sim_in(w, &mdm->election_event, 150 * SIM_MS + sim_below(w, 850 * SIM_MS));
+}
+
+static void on_failover(struct sim_event *event)
+{
+	struct sim_mdm *mdm = sim_container(event, struct sim_mdm, failover_event);
+
+	fail_over(mdm, mdm->failover_kills);
+}
+
+/* Half of them come while a proposal is on its way: left to chance that hardly ever happens. */
+void sim_mdm_failover(struct sim_mdm *mdm, bool kill)
+{
+	if (sim_chance(mdm->w, 500)) {
+		mdm->failover_kills = kill;
+		mdm->failover_armed = true;
+		return;
+	}
+	fail_over(mdm, kill);
 }
 
 void sim_mdm_install_snapshot(struct sim_mdm *mdm)
@@ -442,6 +464,7 @@ struct sim_mdm *sim_mdm_new(struct sim_world *w, struct sim_fabric *fabric, unsi
 	mdm->commit_ns = SIM_MS;
 	mdm->commit_event.fn = on_commit;
 	mdm->election_event.fn = on_election;
+	mdm->failover_event.fn = on_failover;
 	for (unsigned i = 0; i < members; i++) {
 		struct member *m = &mdm->member[i];
 

@@ -44,6 +44,9 @@ struct sim_mdm {
 	uint64_t count, room, committed;
 	uint64_t commit_ns, stalled_until, unreachable_until;
 	struct sim_event commit_event, election_event;
+	/* A fail-over that waits for the next proposal, so that it hits one in flight. */
+	struct sim_event failover_event;
+	bool failover_armed, failover_kills;
 	void (*watch)(void *arg);
 	void *watch_arg;
 	struct sim_ctl *ctls;

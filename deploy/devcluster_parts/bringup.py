@@ -83,7 +83,7 @@ def wait_for(what, seconds, test, cluster):
                 return
         except (Refused, subprocess.TimeoutExpired) as e:
             last = str(e)
-        time.sleep(0.1)
+        process.pause([n for n in cluster.nodes.values() if n["pid"]], 0.1)
     raise Refused(f"gave up waiting {seconds} s for {what}" + (f"; last answer: {last}" if last else ""))
 
 

@@ -2,9 +2,9 @@
 """Start, find and end the daemons of a dev cluster. A pid is only ever signalled if it still is
 the process that was started: its start time is kept next to it."""
 import os
+import select
 import signal
 import subprocess
-import time
 
 
 def start_time(pid):
@@ -44,16 +44,36 @@ def send(node, sig):
 
 
 def wait_gone(node, seconds):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:  # a child of this very command has to be reaped
-            os.waitpid(node["pid"], os.WNOHANG)
-        except ChildProcessError:
-            pass
-        if state_of(node) == "down":
-            return True
-        time.sleep(0.02)
-    return False
+    """True once the process has ended, False after that long."""
+    try:
+        fd = os.pidfd_open(node["pid"])
+    except ProcessLookupError:
+        return True
+    try:
+        # Readable means ended. A pid that somebody else has by now is not waited for.
+        gone = state_of(node) == "down" or bool(select.select([fd], [], [], seconds)[0])
+    finally:
+        os.close(fd)
+    try:  # a child of this very command has to be reaped
+        os.waitpid(node["pid"], os.WNOHANG)
+    except ChildProcessError:
+        pass
+    return gone
+
+
+def pause(nodes, seconds):
+    """Waits that long, less if one of the processes ends."""
+    fds = []
+    try:
+        for node in nodes:
+            if state_of(node) != "down":
+                fds.append(os.pidfd_open(node["pid"]))
+        select.select(fds, [], [], seconds)
+    except ProcessLookupError:
+        pass
+    finally:
+        for fd in fds:
+            os.close(fd)
 
 
 def stop(node, seconds=15):

@@ -9,23 +9,13 @@ import time
 
 import pytest
 
+from lib.cluster import wait_until
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN = os.environ.get("ASHLAR_BIN", os.path.join(ROOT, "build", "bin"))
 DEVCLUSTER = os.path.join(ROOT, "deploy", "devcluster")
 # The full lengths that the documents quote; the default is what a test command can afford.
 LONG = os.environ.get("ASHLAR_TEST_LONG") == "1"
-
-
-def wait_until(what, seconds, test):
-    """Polls until test() is true; fails with its last answer."""
-    end = time.monotonic() + seconds
-    last = None
-    while time.monotonic() < end:
-        last = test()
-        if last:
-            return last
-        time.sleep(0.05)
-    pytest.fail(f"waited {seconds} s for {what}; last answer: {last!r}")
 
 
 class Nbd:
@@ -41,11 +31,7 @@ class Nbd:
     def ready(self):
         assert self.proc.poll() is None, f"ashlar nbd ended with {self.proc.returncode}; log: {self.log.name}"
         with socket.socket(socket.AF_UNIX) as s:
-            try:
-                s.connect(self.socket)
-            except OSError:
-                return False
-        return True
+            return s.connect_ex(self.socket) == 0
 
     @property
     def uri(self):

@@ -6,7 +6,7 @@ import random
 import nbd
 import pytest
 
-from conftest import wait_until
+from lib.cluster import wait_until
 
 MIB = 1 << 20
 

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import select
 import socket
 import subprocess
 import time
@@ -24,14 +25,24 @@ def free_ports(count):
 
 
 def wait_until(what, seconds, test):
+    """Asks again until test() is true, at most that long. What is waited for lives in other processes, which
+    have nothing to wait on: a short pause lies between two questions."""
     end = time.monotonic() + seconds
-    last = None
-    while time.monotonic() < end:
-        last = test()
-        if last:
-            return last
-        time.sleep(0.02)
-    raise AssertionError(f"waited {seconds} s for {what}; last answer: {last!r}")
+    while not (last := test()):
+        left = end - time.monotonic()
+        if left <= 0:
+            raise AssertionError(f"waited {seconds} s for {what}; last answer: {last!r}")
+        select.select([], [], [], min(0.02, left))
+    return last
+
+
+def goes_on(proc, seconds):
+    """The process runs for that long: it fails the moment it ends."""
+    try:
+        code = proc.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return
+    raise AssertionError(f"{proc.args[0]} ended with {code}: {proc.communicate()}")
 
 
 class Mdm:

@@ -364,7 +364,7 @@ static void unknown_clients_hear_what_to_do(void **state)
 	req.sdc_register = &reg;
 	assert_int_equal(desk_ask(c, &req), ASH_E_NOT_FOUND);
 	SAYS(c, "ashlar sdc add --name host7 --guid");
-	assert_int_equal(ask_open(c, "v1"), ASH_E_STATE);
+	assert_int_equal(ask_open(c, "v1"), ASH_E_STALE);
 	req.r_case = PB__REQUEST__R_GET_MAP;
 	req.get_map = &get;
 	assert_int_equal(desk_ask(c, &req), ASH_E_DENIED);

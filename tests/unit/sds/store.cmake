@@ -18,5 +18,8 @@ if(ASHLAR_TEST_SWITCHES)
   set_tests_properties(sds_store_rules PROPERTIES TIMEOUT 600 LABELS "unit;slow")
 endif()
 
-ashlar_program(ashlar-store-bench store_bench.c)
+ashlar_program(ashlar-store-bench store_bench.c filedisk.c)
 target_link_libraries(ashlar-store-bench PRIVATE ashlar_sds_store)
+# What a device holds, block by block, for comparing copies.
+ashlar_program(ashlar-store-dump store_dump.c filedisk.c)
+target_link_libraries(ashlar-store-dump PRIVATE ashlar_sds_store)

@@ -5,142 +5,15 @@
  *
  *   ashlar-store-bench FILE [--gib N] [--depth N] [--seconds S, 0: open only] [--write-through]
  */
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
+#include <string.h>
 
 #include "common/base/clean.h"
 #include "common/base/crc.h"
 #include "common/base/prng.h"
+#include "filedisk.h"
 #include "sds/core/store_int.h"
-
-struct bench {
-	struct ash_port port; /* first */
-	struct ash_timers timers;
-	struct ash_task *tasks, **tasks_end;
-	struct ash_disk disk;
-	struct ash_disk_op *queue, **queue_end;
-	int fd;
-	struct ash_prng rng;
-	struct sds_store *store;
-	bool flag;
-	int result;
-	uint64_t disk_ops, disk_flushes, extents;
-};
-
-static uint64_t clock_ns(struct ash_port *port)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
-
-static uint64_t random64(struct ash_port *port)
-{
-	return ash_prng_next(&((struct bench *)(void *)port)->rng);
-}
-
-static void trace(struct ash_port *port, int level, const char *line)
-{
-	if (level < 2)
-		fprintf(stderr, "%s\n", line);
-}
-
-static void post(struct ash_port *port, struct ash_task *task)
-{
-	struct bench *b = (struct bench *)(void *)port;
-
-	task->next = NULL;
-	*b->tasks_end = task;
-	b->tasks_end = &task->next;
-}
-
-static void submit(struct ash_disk *disk, struct ash_disk_op *op)
-{
-	struct bench *b = ash_container_of(disk, struct bench, disk);
-
-	op->next = NULL;
-	op->submitted_ns = b->port.turn_ns;
-	disk->inflight++;
-	*b->queue_end = op;
-	b->queue_end = &op->next;
-}
-
-static void close_disk(struct ash_disk *disk, void (*done)(void *arg), void *arg)
-{
-	done(arg);
-}
-
-static const struct ash_disk_ops ops = {.submit = submit, .close = close_disk};
-
-static int perform(struct bench *b, struct ash_disk_op *op)
-{
-	ssize_t n = (ssize_t)op->bytes;
-
-	if (op->kind == ASH_DISK_READ)
-		n = preadv(b->fd, op->iov, op->iovcnt, (off_t)op->offset);
-	else if (op->kind == ASH_DISK_WRITE)
-		n = pwritev(b->fd, op->iov, op->iovcnt, (off_t)op->offset);
-	if (op->kind == ASH_DISK_FLUSH || op->fua) {
-		b->disk_flushes++;
-		if (fdatasync(b->fd))
-			return -EIO;
-	}
-	b->disk_ops++;
-	return n == (ssize_t)op->bytes || op->kind > ASH_DISK_WRITE ? 0 : -EIO;
-}
-
-static void turn(struct bench *b)
-{
-	struct ash_disk_op *op = b->queue;
-	struct ash_task *task;
-
-	b->queue = NULL;
-	b->queue_end = &b->queue;
-	b->port.turn_ns = clock_ns(&b->port);
-	ash_timers_run(&b->timers, b->port.turn_ns);
-	while (op) {
-		struct ash_disk_op *next = op->next;
-
-		b->disk.inflight--;
-		op->done(op, perform(b, op));
-		op = next;
-	}
-	task = b->tasks;
-	b->tasks = NULL;
-	b->tasks_end = &b->tasks;
-	while (task) {
-		struct ash_task *next = task->next;
-
-		task->fn(task);
-		task = next;
-	}
-}
-
-static void on_result(void *arg, int result)
-{
-	struct bench *b = arg;
-
-	b->flag = true;
-	b->result = result;
-}
-
-static void on_open(void *arg, int result, struct sds_store *store)
-{
-	((struct bench *)arg)->store = store;
-	on_result(arg, result);
-}
-
-static int wait_for(struct bench *b)
-{
-	while (!b->flag)
-		turn(b);
-	b->flag = false;
-	return b->result;
-}
 
 /* ------------------------------------------------------------ load */
 
@@ -153,7 +26,7 @@ struct slot {
 };
 
 struct load {
-	struct bench *b;
+	struct filedisk *b;
 	unsigned kind, blocks, inflight;
 	uint64_t chunks, at, limit, done, errors;
 	bool sequential;
@@ -198,11 +71,12 @@ static void next(struct slot *slot)
 	sds_store_submit(l->b->store, op);
 }
 
-static void run(struct bench *b, struct slot *slots, unsigned depth, const char *name,
+static void run(struct filedisk *b, struct slot *slots, unsigned depth, const char *name,
 		struct load *l, double seconds)
 {
 	struct sds_store_stats s0, s1;
-	uint64_t start = clock_ns(&b->port), disk_ops = b->disk_ops, flushes = b->disk_flushes;
+	uint64_t start = filedisk_clock_ns(&b->port), disk_ops = b->disk_ops,
+		 flushes = b->disk_flushes;
 	double took;
 
 	sds_store_stats(b->store, &s0);
@@ -214,8 +88,8 @@ static void run(struct bench *b, struct slot *slots, unsigned depth, const char 
 		next(&slots[i]);
 	}
 	while (l->inflight)
-		turn(b);
-	took = (double)(clock_ns(&b->port) - start) / 1e9;
+		filedisk_turn(b);
+	took = (double)(filedisk_clock_ns(&b->port) - start) / 1e9;
 	sds_store_stats(b->store, &s1);
 	printf("%-28s %9.0f ops/s %8.1f MB/s  disk ops/op %.3f flushes/op %.4f journal "
 	       "blocks/op %.4f errors %llu\n",
@@ -227,7 +101,7 @@ static void run(struct bench *b, struct slot *slots, unsigned depth, const char 
 	       (unsigned long long)l->errors);
 }
 
-static void all_loads(struct bench *b, unsigned depth, double seconds)
+static void all_loads(struct filedisk *b, unsigned depth, double seconds)
 {
 	struct slot *slots = ash_xcalloc(depth, sizeof(*slots));
 	uint64_t blocks, chunks = b->store->extents - 8;
@@ -280,19 +154,18 @@ static void all_loads(struct bench *b, unsigned depth, double seconds)
 
 int main(int argc, char **argv)
 {
-	struct bench *b = ash_xcalloc(1, sizeof(*b));
+	struct filedisk *b = ash_xcalloc(1, sizeof(*b));
 	struct sds_label label = {.device = 1, .pool = 1};
-	static const uint8_t boot[16] = {1};
 	uint64_t gib = 4, start;
 	unsigned depth = 32;
 	double seconds = 2;
+	bool write_back = true;
 
 	if (argc < 2)
 		return 2;
-	b->disk.write_back = true;
 	for (int i = 2; i < argc; i++) {
 		if (!strcmp(argv[i], "--write-through"))
-			b->disk.write_back = false;
+			write_back = false;
 		else if (!strcmp(argv[i], "--gib") && i + 1 < argc)
 			gib = strtoull(argv[++i], NULL, 0);
 		else if (!strcmp(argv[i], "--depth") && i + 1 < argc)
@@ -300,52 +173,31 @@ int main(int argc, char **argv)
 		else if (!strcmp(argv[i], "--seconds") && i + 1 < argc)
 			seconds = strtod(argv[++i], NULL);
 	}
-	ash_timers_init(&b->timers);
-	ash_prng_seed(&b->rng, 1);
-	b->tasks_end = &b->tasks;
-	b->queue_end = &b->queue;
-	b->port = (struct ash_port){.timers = &b->timers,
-				    .now_ns = clock_ns,
-				    .rand64 = random64,
-				    .trace = trace,
-				    .post = post,
-				    .turn_ns = clock_ns(NULL)};
-	b->fd = open(argv[1], O_RDWR | O_CREAT, 0600);
-	if (b->fd < 0 || ftruncate(b->fd, (off_t)(gib << 30))) {
+	if (filedisk_init(b, argv[1], gib << 30, write_back)) {
 		perror(argv[1]);
 		return 1;
 	}
-	b->disk.ops = &ops;
-	b->disk.bytes = gib << 30;
 	label.device_uuid[0] = 1;
-	start = clock_ns(NULL);
-	sds_store_format(&b->port, &b->disk, &label, on_result, b);
-	if (wait_for(b))
+	start = filedisk_clock_ns(NULL);
+	sds_store_format(&b->port, &b->disk, &label, filedisk_on_result, b);
+	if (filedisk_wait(b))
 		return 1;
-	sds_store_open(&b->port, &b->disk, boot, on_open, b);
-	if (wait_for(b))
+	if (filedisk_open_store(b))
 		return 1;
-	printf("format and first opening: %.3f s\n", (double)(clock_ns(NULL) - start) / 1e9);
+	printf("format and first opening: %.3f s\n",
+	       (double)(filedisk_clock_ns(NULL) - start) / 1e9);
 	if (seconds > 0)
 		all_loads(b, depth, seconds);
-	start = clock_ns(NULL);
-	/* a crash: what the store had under way is never heard of again */
-	sds_store_forget(b->store);
-	b->tasks = NULL;
-	b->tasks_end = &b->tasks;
-	b->queue = NULL;
-	b->queue_end = &b->queue;
-	b->disk.inflight = 0;
-	sds_store_open(&b->port, &b->disk, boot, on_open, b);
-	if (wait_for(b))
+	start = filedisk_clock_ns(NULL);
+	filedisk_forget(b);
+	if (filedisk_open_store(b))
 		return 1;
-	printf("opening after a crash: %.3f s\n", (double)(clock_ns(NULL) - start) / 1e9);
-	start = clock_ns(NULL);
-	sds_store_close(b->store, on_result, b);
-	wait_for(b);
-	printf("clean close: %.3f s\n", (double)(clock_ns(NULL) - start) / 1e9);
-	ash_timers_done(&b->timers);
-	close(b->fd);
+	printf("opening after a crash: %.3f s\n", (double)(filedisk_clock_ns(NULL) - start) / 1e9);
+	start = filedisk_clock_ns(NULL);
+	sds_store_close(b->store, filedisk_on_result, b);
+	filedisk_wait(b);
+	printf("clean close: %.3f s\n", (double)(filedisk_clock_ns(NULL) - start) / 1e9);
+	filedisk_done(b);
 	start = (uint64_t)(b->result != 0);
 	free(b);
 	return (int)start;

@@ -17,7 +17,7 @@ DATA = "1"  # state of a block, as ashlar-store-dump prints it
 def fio(server, seconds):
     argv = ["fio", "--name=v", "--ioengine=nbd", f"--uri={server.uri}", "--rw=randrw", "--bsrange=512-1m", "--bs_unaligned=0",
             "--blockalign=512", "--iodepth=32", "--size=192m", "--verify=crc32c", "--verify_fatal=1", "--verify_backlog=1024",
-            "--time_based", f"--runtime={seconds}", "--output-format=json", "--randrepeat=0", "--norandommap=0"]
+            "--verify_state_save=0", "--time_based", f"--runtime={seconds}", "--output-format=json", "--randrepeat=0", "--norandommap=0"]
     return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

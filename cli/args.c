@@ -23,12 +23,13 @@ static const struct option globals[] = {
 	{"help", no_argument, NULL, OPT_HELP},
 };
 
-static bool has_own(const struct cli_verb *verb, const char *name)
+/* Its place in the verb's table, or -1. */
+static int place(const struct cli_verb *verb, const char *name)
 {
-	for (const struct cli_opt *o = verb->opts; o && o->name; o++)
-		if (!strcmp(o->name, name))
-			return true;
-	return false;
+	for (int i = 0; verb->opts && verb->opts[i].name; i++)
+		if (!strcmp(verb->opts[i].name, name))
+			return i;
+	return -1;
 }
 
 /* A verb's own option wins over the general one of that name. */
@@ -46,7 +47,7 @@ static void make_table(const struct cli_verb *verb, struct option *table)
 			table[n++] = (struct option){o->alias, has_arg, NULL, i + 1 + OPT_ALIAS};
 	}
 	for (size_t k = 0; k < sizeof(globals) / sizeof(globals[0]); k++)
-		if (!has_own(verb, globals[k].name))
+		if (place(verb, globals[k].name) < 0)
 			table[n++] = globals[k];
 	table[n] = (struct option){0};
 }
@@ -176,7 +177,7 @@ static struct ash_error take_global(struct cli_args *a, int code, char *text)
 
 static void command_name(const struct cli_verb *verb, char *buf, size_t room)
 {
-	snprintf(buf, room, "ashlar %s%s%s", verb->noun, *verb->verb ? " " : "", verb->verb);
+	snprintf(buf, room, "%s%s%s", verb->noun, *verb->verb ? " " : "", verb->verb);
 }
 
 static struct ash_error unknown(const struct cli_verb *verb, const char *token)
@@ -185,8 +186,8 @@ static struct ash_error unknown(const struct cli_verb *verb, const char *token)
 
 	command_name(verb, name, sizeof(name));
 	return ash_error_make(ASH_E_USAGE,
-			      "%s: unknown option %.*s; `%s --help` lists what there is", name,
-			      (int)strcspn(token, "="), token, name);
+			      "%s: unknown option %.*s; `ashlar %s --help` lists what there is",
+			      name, (int)strcspn(token, "="), token, name);
 }
 
 /* Options are never abbreviated: a script must not change its meaning when an option is added. */
@@ -244,6 +245,7 @@ struct ash_error cli_parse(const struct cli_verb *verb, int argc, char **argv,
 	struct option table[2 * CLI_OPTS_MAX + 8];
 	struct ash_error err = ash_error_ok();
 	bool over = false;
+	char name[80];
 	FILE *out = ret_args->out;
 
 	*ret_args = (struct cli_args){.verb = verb, .timeout_ms = TIMEOUT_S * 1000, .out = out};
@@ -252,24 +254,30 @@ struct ash_error cli_parse(const struct cli_verb *verb, int argc, char **argv,
 	opterr = 0;
 	while (!over && !ash_failed(&err))
 		err = next(ret_args, table, argc, argv, &over);
+	ret_args->deadline_ms = cli_now_ms() + ret_args->timeout_ms;
 	if (ret_args->help || ash_failed(&err))
 		return ret_args->help ? ash_error_ok() : err;
-	if (optind < argc)
+	if (optind < argc) {
+		command_name(verb, name, sizeof(name));
 		return ash_error_make(ASH_E_USAGE,
-				      "ashlar %s %s: \"%.100s\" is not an option; values follow "
-				      "an option as in --name v1",
-				      verb->noun, verb->verb, argv[optind]);
+				      "%s: \"%.100s\" is not an option; values follow an option "
+				      "as in --name v1",
+				      name, argv[optind]);
+	}
 	return check_required(ret_args);
 }
 
 const struct cli_value *cli_value(const struct cli_args *a, const char *name)
 {
-	int i = 0;
+	int i = place(a->verb, name);
 
-	for (const struct cli_opt *o = a->verb->opts; o && o->name; o++, i++)
-		if (!strcmp(o->name, name))
-			return &a->value[i];
-	abort(); /* the verb reads an option that its table lacks */
+	assert(i >= 0); /* the verb reads an option that its table lacks */
+	return &a->value[i];
+}
+
+bool cli_has(const struct cli_args *a, const char *name)
+{
+	return place(a->verb, name) >= 0;
 }
 
 char *cli_text(const struct cli_args *a, const char *name)

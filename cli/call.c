@@ -1,33 +1,76 @@
 // SPDX-License-Identifier: MIT
-/* Requests to the MDM and what their answers have in common. */
+/* Requests to the MDM, all within the time that the command has. */
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cli/cli.h"
 #include "common/base/uuid.h"
 
+/* ---------------------------------------------------------------- time */
+
+static uint64_t monotonic_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
 cli_call_fn *cli_call = ash_mgmt_call_sync;
+cli_clock_fn *cli_now_ms = monotonic_ms;
+
+uint32_t cli_left_ms(const struct cli_args *a)
+{
+	uint64_t now = cli_now_ms();
+
+	return a->deadline_ms > now ? (uint32_t)(a->deadline_ms - now) : 0;
+}
+
+struct cli_args cli_within(const struct cli_args *a, uint32_t ms)
+{
+	struct cli_args step = *a;
+
+	if (cli_left_ms(a) > ms)
+		step.deadline_ms = cli_now_ms() + ms;
+	return step;
+}
+
+/* ---------------------------------------------------------------- questions */
 
 Pb__Reply *cli_ask(const struct cli_args *a, const char *mdms, Pb__Request *req, bool any,
 		   struct ash_error *ret_err)
 {
 	struct ash_mgmt_opts opts = {
 		.mdms = mdms ? mdms : a->mdms, .role = "cli", .name = "ashlar"};
+	uint32_t left = cli_left_ms(a);
 
 	*ret_err = ash_error_ok();
-	return cli_call(&opts, req, any, a->timeout_ms, ret_err);
+	if (left)
+		return cli_call(&opts, req, any, left, ret_err);
+	*ret_err = ash_error_make(ASH_E_UNREACHABLE,
+				  "the %u s of --timeout are over; the last request of this "
+				  "command was not sent",
+				  a->timeout_ms / 1000);
+	return NULL;
 }
 
-static Pb__Reply *query(const struct cli_args *a, Pb__Query *q, struct ash_error *ret_err)
+static Pb__Reply *query(const struct cli_args *a, const char *what, bool any,
+			struct ash_error *ret_err)
 {
+	Pb__Query q = PB__QUERY__INIT;
 	Pb__Request req = PB__REQUEST__INIT;
+	bool map = !strcmp(what, "map"), events = !strcmp(what, "events");
 	Pb__Reply *reply;
-	bool map = !strcmp(q->what, "map");
 
+	q.what = (char *)what;
+	if (events && cli_has(a, "after"))
+		q.after = cli_number(a, "after");
+	if (events && cli_has(a, "limit"))
+		q.limit = (uint32_t)cli_number(a, "limit");
 	req.r_case = PB__REQUEST__R_QUERY;
-	req.query = q;
-	reply = cli_ask(a, NULL, &req, false, ret_err);
+	req.query = &q;
+	reply = cli_ask(a, NULL, &req, any, ret_err);
 	if (!reply)
 		return NULL;
 	if (reply->r_case == PB__REPLY__R_QUERY && (!map || reply->query->map))
@@ -35,28 +78,14 @@ static Pb__Reply *query(const struct cli_args *a, Pb__Query *q, struct ash_error
 	*ret_err = ash_error_make(ASH_E_INTERNAL,
 				  "the MDM's answer to the query \"%s\" lacks what was asked for; "
 				  "is it of another version than this program?",
-				  q->what);
+				  what);
 	pb__reply__free_unpacked(reply, NULL);
 	return NULL;
 }
 
 Pb__Reply *cli_query(const struct cli_args *a, const char *what, struct ash_error *ret_err)
 {
-	Pb__Query q = PB__QUERY__INIT;
-
-	q.what = (char *)what;
-	return query(a, &q, ret_err);
-}
-
-Pb__Reply *cli_query_events(const struct cli_args *a, uint64_t after, uint32_t limit,
-			    struct ash_error *ret_err)
-{
-	Pb__Query q = PB__QUERY__INIT;
-
-	q.what = (char *)"events";
-	q.after = after;
-	q.limit = limit;
-	return query(a, &q, ret_err);
+	return query(a, what, false, ret_err);
 }
 
 /* ---------------------------------------------------------------- changes */
@@ -80,8 +109,31 @@ static int show_change(const struct cli_args *a, const Pb__Reply *reply, const c
 	return 0;
 }
 
-int cli_change(const struct cli_args *a, Pb__Admin *admin, const char *what, ...)
+static void name_objects(const struct cli_args *a, Pb__Admin *admin)
 {
+	const struct {
+		const char *option;
+		char **name;
+	} names[] = {
+		{"protection-domain", &admin->domain},
+		{"fault-set", &admin->fault_set},
+		{"sds", &admin->sds},
+		{"device", &admin->device},
+		{"pool", &admin->pool},
+		{"volume", &admin->volume},
+		{"sdc", &admin->sdc},
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (cli_has(a, names[i].option))
+			*names[i].name = cli_text(a, names[i].option);
+}
+
+int cli_command(const struct cli_args *a, Pb__Command__CCase c_case, void *body, const char *what,
+		...)
+{
+	Pb__Command cmd = PB__COMMAND__INIT;
+	Pb__Admin admin = PB__ADMIN__INIT;
 	Pb__Request req = PB__REQUEST__INIT;
 	struct ash_error err;
 	Pb__Reply *reply;
@@ -92,8 +144,12 @@ int cli_change(const struct cli_args *a, Pb__Admin *admin, const char *what, ...
 	va_start(ap, what);
 	vsnprintf(text, sizeof(text), what, ap);
 	va_end(ap);
+	cmd.c_case = c_case;
+	cmd.domain_add = body; /* bodies share one place */
+	admin.command = &cmd;
+	name_objects(a, &admin);
 	req.r_case = PB__REQUEST__R_ADMIN;
-	req.admin = admin;
+	req.admin = &admin;
 	reply = cli_ask(a, NULL, &req, false, &err);
 	if (!reply)
 		return cli_fail(a, &err);
@@ -101,35 +157,3 @@ int cli_change(const struct cli_args *a, Pb__Admin *admin, const char *what, ...
 	pb__reply__free_unpacked(reply, NULL);
 	return code;
 }
-
-int cli_remove(const struct cli_args *a, Pb__Admin *admin, Pb__Kind kind, bool force,
-	       const char *noun, const char *name)
-{
-	Pb__Command cmd = PB__COMMAND__INIT;
-	Pb__CmdRemove c = PB__CMD_REMOVE__INIT;
-
-	c.kind = kind;
-	c.force = force;
-	cmd.c_case = PB__COMMAND__C_REMOVE;
-	cmd.remove = &c;
-	admin->command = &cmd;
-	return cli_change(a, admin, "%s \"%s\" removed", noun, name);
-}
-
-/* ---------------------------------------------------------------- names */
-
-#define NAME_OF(fn, list, count)                                                                   \
-	const char *fn(const Pb__Map *map, uint64_t id)                                            \
-	{                                                                                          \
-		for (size_t i = 0; i < map->count; i++)                                            \
-			if (map->list[i]->id == id)                                                \
-				return map->list[i]->name;                                         \
-		return "";                                                                         \
-	}
-
-NAME_OF(cli_domain_name, domains, n_domains)
-NAME_OF(cli_fault_set_name, fault_sets, n_fault_sets)
-NAME_OF(cli_sds_name, sdss, n_sdss)
-NAME_OF(cli_pool_name, pools, n_pools)
-NAME_OF(cli_volume_name, volumes, n_volumes)
-NAME_OF(cli_sdc_name, sdcs, n_sdcs)

@@ -44,8 +44,9 @@ static const char *severity(Pb__Severity s)
 	}
 }
 
-static json_t *row(const Pb__Event *e)
+static json_t *row(const struct cli_facts *f, const void *object)
 {
+	const Pb__Event *e = object;
 	time_t seconds = (time_t)(e->unix_ms / 1000);
 	char when[32] = "";
 	struct tm tm;
@@ -58,24 +59,11 @@ static json_t *row(const Pb__Event *e)
 			 cli_json_text(e->object), "message", cli_json_text(e->message));
 }
 
-static int list(const struct cli_args *a)
-{
-	struct ash_error err;
-	Pb__Reply *reply =
-		cli_query_events(a, cli_number(a, "after"), (uint32_t)cli_number(a, "limit"), &err);
-	json_t *rows;
-
-	if (!reply)
-		return cli_fail(a, &err);
-	rows = json_array();
-	for (size_t i = 0; i < reply->query->n_events; i++)
-		json_array_append_new(rows, row(reply->query->events[i]));
-	pb__reply__free_unpacked(reply, NULL);
-	return cli_show_list(a, "events", rows, cols);
-}
+static const struct cli_object object = {CLI_IN_REPLY("events", events), .noun = "event",
+					 .key = "events", .cols = cols, .row = row};
 
 const struct cli_verb cli_event_verbs[] = {
 	{"event", "list", "Shows what happened, oldest first", NULL,
-	 "ashlar event list --after 120 --json", list_opts, list},
+	 "ashlar event list --after 120 --json", list_opts, cli_list, &object},
 	{0},
 };

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 /* ashlar mdm */
-#include <string.h>
-
 #include "cli/cli.h"
 
 static const struct cli_col cols[] = {
@@ -14,51 +12,33 @@ static const struct cli_col cols[] = {
 	{0},
 };
 
-static int list(const struct cli_args *a)
+static json_t *row(const struct cli_facts *f, const void *object)
 {
-	struct ash_error err;
-	Pb__Reply *reply = cli_query(a, "mdm", &err);
-	json_t *rows;
+	const Pb__MdmStatus *m = object;
+	bool tb = m->role == PB__MDM_ROLE__MDM_TIE_BREAKER;
 
-	if (!reply)
-		return cli_fail(a, &err);
-	rows = json_array();
-	for (size_t i = 0; i < reply->query->n_mdms; i++) {
-		const Pb__MdmStatus *m = reply->query->mdms[i];
-		bool tb = m->role == PB__MDM_ROLE__MDM_TIE_BREAKER;
-
-		json_array_append_new(
-			rows, json_pack("{s:o, s:o, s:s, s:o, s:b, s:o, s:o, s:o}", "id",
-					cli_json_number(m->id), "name", cli_json_text(m->name),
-					"role", tb ? "tie-breaker" : "manager", "state",
-					cli_json_text(m->state), "reachable", m->reachable,
-					"client_address", cli_json_text(m->client_address),
-					"raft_address", cli_json_text(m->raft_address), "applied",
-					cli_json_number(m->applied)));
-	}
-	pb__reply__free_unpacked(reply, NULL);
-	return cli_show_list(a, "mdms", rows, cols);
+	return json_pack("{s:o, s:o, s:s, s:o, s:b, s:o, s:o, s:o}", "id", cli_json_number(m->id),
+			 "name", cli_json_text(m->name), "role", tb ? "tie-breaker" : "manager",
+			 "state", cli_json_text(m->state), "reachable", m->reachable,
+			 "client_address", cli_json_text(m->client_address), "raft_address",
+			 cli_json_text(m->raft_address), "applied", cli_json_number(m->applied));
 }
+
+static const struct cli_object object = {CLI_IN_REPLY("mdm", mdms), .noun = "MDM", .key = "mdms",
+					 .cols = cols, .row = row};
 
 /* ---------------------------------------------------------------- changes */
 
 static const struct cli_opt remove_opts[] = {
-	{.name = "name", .type = CLI_NAME, .arg = "NAME", .help = "who goes", .required = true},
+	{CLI_NEW_NAME("who goes")},
 	{0},
 };
 static const struct cli_opt transfer_opts[] = {
-	{.name = "to",
-	 .type = CLI_NAME,
-	 .arg = "NAME",
-	 .help = "who shall lead (default: the one that is most up to date)"},
+	{CLI_NAME_OPT("to", "who shall lead (default: the one that is most up to date)")},
 	{0},
 };
 static const struct cli_opt add_opts[] = {
-	{.name = "name",
-	 .type = CLI_NAME,
-	 .arg = "NAME",
-	 .help = "as it was started",
-	 .required = true},
+	{CLI_NEW_NAME("as it was started")},
 	{.name = "address",
 	 .type = CLI_TEXT,
 	 .arg = "IP:PORT",
@@ -154,12 +134,13 @@ static int add(const struct cli_args *a)
 
 const struct cli_verb cli_mdm_verbs[] = {
 	{"mdm", "list", "Lists the metadata managers, and which one leads", NULL, "ashlar mdm list",
-	 NULL, list},
+	 cli_list_opts, cli_list, &object},
 	{"mdm", "add", "Takes in a running ashlar-mdm that belongs to no system", NULL,
-	 "ashlar mdm add --name mdm3 --address 10.0.0.3:6611 --raft 10.0.0.3:9011", add_opts, add},
+	 "ashlar mdm add --name mdm3 --address 10.0.0.3:6611 --raft 10.0.0.3:9011", add_opts, add,
+	 NULL},
 	{"mdm", "remove", "Takes a metadata manager out of the system", NULL,
-	 "ashlar mdm remove --name mdm3", remove_opts, remove_mdm},
+	 "ashlar mdm remove --name mdm3", remove_opts, remove_mdm, NULL},
 	{"mdm", "transfer", "Hands leadership to another metadata manager", NULL,
-	 "ashlar mdm transfer --to mdm2", transfer_opts, transfer},
+	 "ashlar mdm transfer --to mdm2", transfer_opts, transfer, NULL},
 	{0},
 };

@@ -67,6 +67,6 @@ const struct cli_verb cli_nbd_verbs[] = {
 	 "Who this client is comes from --guid or --sdc-name, else $ASHLAR_SDC_GUID or\n"
 	 "$ASHLAR_SDC_NAME. It must be known (`ashlar sdc add`) and the volume mapped to it\n"
 	 "(`ashlar volume map`).",
-	 "ashlar nbd --volume v1 --socket /run/v1.sock &", opts, nbd},
+	 "ashlar nbd --volume v1 --socket /run/v1.sock &", opts, nbd, NULL},
 	{0},
 };

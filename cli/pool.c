@@ -9,16 +9,8 @@
 #define POLICY_HELP "give unlimited, limit-concurrent, favor-app or dynamic"
 
 static const struct cli_opt create_opts[] = {
-	{.name = "name",
-	 .type = CLI_NAME,
-	 .arg = "NAME",
-	 .help = "of the new pool",
-	 .required = true},
-	{.name = "protection-domain",
-	 .type = CLI_NAME,
-	 .arg = "NAME",
-	 .help = "it belongs to",
-	 .required = true},
+	{CLI_NEW_NAME("of the new pool")},
+	{CLI_DOMAIN("it belongs to"), .required = true},
 	{.name = "pg-count",
 	 .type = CLI_NUMBER,
 	 .arg = "N",
@@ -35,72 +27,53 @@ static const struct cli_opt create_opts[] = {
 
 static int create(const struct cli_args *a)
 {
-	Pb__Admin admin = PB__ADMIN__INIT;
-	Pb__Command cmd = PB__COMMAND__INIT;
 	Pb__CmdPoolAdd c = PB__CMD_POOL_ADD__INIT;
 
 	c.name = cli_text(a, "name");
 	c.pg_count = (uint32_t)cli_number(a, "pg-count");
 	c.spare_pct = cli_given(a, "spare") ? (uint32_t)cli_number(a, "spare") : SPARE_PCT;
 	c.zero_padding = cli_given(a, "zero-padding");
-	cmd.c_case = PB__COMMAND__C_POOL_ADD;
-	cmd.pool_add = &c;
-	admin.command = &cmd;
-	admin.domain = cli_text(a, "protection-domain");
-	return cli_change(a, &admin, "storage pool \"%s\" created", c.name);
+	return cli_command(a, PB__COMMAND__C_POOL_ADD, &c, "storage pool \"%s\" created", c.name);
 }
 
 /* ---------------------------------------------------------------- set */
 
+/* How fast data is moved, for one reason to move it. */
+#define POLICY_OPTS(why)                                                                           \
+	{.name = why "-policy",                                                                    \
+	 .type = CLI_CHOICE,                                                                       \
+	 .arg = "POLICY",                                                                          \
+	 .choices = POLICIES,                                                                      \
+	 .help = POLICY_HELP},                                                                     \
+		{.name = why "-concurrent",                                                        \
+		 .type = CLI_NUMBER,                                                               \
+		 .arg = "N",                                                                       \
+		 .min = 1,                                                                         \
+		 .max = 1024,                                                                      \
+		 .help = "operations at a time per device"},                                       \
+	{                                                                                          \
+		.name = why "-bandwidth", .type = CLI_SIZE, .arg = "SIZE",                         \
+		.help = "per second and device"                                                    \
+	}
+
 static const struct cli_opt set_opts[] = {
-	{.name = "pool", .type = CLI_NAME, .arg = "NAME", .help = "to change", .required = true},
-	{.name = "protection-domain",
-	 .type = CLI_NAME,
-	 .arg = "NAME",
-	 .help = "when several have one of that name"},
-	{.name = "name", .type = CLI_NAME, .arg = "NAME", .help = "new name"},
+	{CLI_NAME_OPT("pool", "to change"), .required = true},
+	{CLI_DOMAIN_IF_SEVERAL},
+	{CLI_NAME_OPT("name", "new name")},
 	{.name = "spare", .type = CLI_PERCENT, .arg = "PERCENT", .help = "kept free for rebuilds"},
 	{.name = "zero-padding",
 	 .type = CLI_CHOICE,
 	 .arg = "on|off",
 	 .choices = "off|on",
 	 .help = "give on or off; only while the pool has no device"},
-	{.name = "rebuild-policy",
-	 .type = CLI_CHOICE,
-	 .arg = "POLICY",
-	 .choices = POLICIES,
-	 .help = POLICY_HELP},
-	{.name = "rebuild-concurrent",
-	 .type = CLI_NUMBER,
-	 .arg = "N",
-	 .min = 1,
-	 .max = 1024,
-	 .help = "operations at a time per device"},
-	{.name = "rebuild-bandwidth",
-	 .type = CLI_SIZE,
-	 .arg = "SIZE",
-	 .help = "per second and device"},
+	POLICY_OPTS("rebuild"),
 	{.name = "rebuild-grace",
 	 .type = CLI_NUMBER,
 	 .arg = "SECONDS",
 	 .min = 1,
 	 .max = 86400,
 	 .help = "wait for a lost device before data is rebuilt elsewhere"},
-	{.name = "rebalance-policy",
-	 .type = CLI_CHOICE,
-	 .arg = "POLICY",
-	 .choices = POLICIES,
-	 .help = POLICY_HELP},
-	{.name = "rebalance-concurrent",
-	 .type = CLI_NUMBER,
-	 .arg = "N",
-	 .min = 1,
-	 .max = 1024,
-	 .help = "operations at a time per device"},
-	{.name = "rebalance-bandwidth",
-	 .type = CLI_SIZE,
-	 .arg = "SIZE",
-	 .help = "per second and device"},
+	POLICY_OPTS("rebalance"),
 	{0},
 };
 
@@ -150,8 +123,6 @@ static struct ash_error find_pool(const struct cli_args *a, const Pb__Map *map,
 static int send_set(const struct cli_args *a, const Pb__Pool *pool)
 {
 	Pb__Policy rebuild = PB__POLICY__INIT, rebalance = PB__POLICY__INIT;
-	Pb__Admin admin = PB__ADMIN__INIT;
-	Pb__Command cmd = PB__COMMAND__INIT;
 	Pb__CmdPoolSet c = PB__CMD_POOL_SET__INIT;
 
 	if (pool->rebuild)
@@ -167,10 +138,8 @@ static int send_set(const struct cli_args *a, const Pb__Pool *pool)
 	c.rebuild_grace_ms = (uint32_t)cli_number(a, "rebuild-grace") * 1000;
 	c.rebuild = change_policy(a, rebuild_names, &rebuild) ? &rebuild : NULL;
 	c.rebalance = change_policy(a, rebalance_names, &rebalance) ? &rebalance : NULL;
-	cmd.c_case = PB__COMMAND__C_POOL_SET;
-	cmd.pool_set = &c;
-	admin.command = &cmd;
-	return cli_change(a, &admin, "storage pool \"%s\" changed", cli_text(a, "pool"));
+	return cli_command(a, PB__COMMAND__C_POOL_SET, &c, "storage pool \"%s\" changed",
+			   cli_text(a, "pool"));
 }
 
 static int set(const struct cli_args *a)
@@ -184,7 +153,7 @@ static int set(const struct cli_args *a)
 	for (const struct cli_opt *o = set_opts + 2; o->name; o++)
 		given += cli_given(a, o->name);
 	if (!given) {
-		err = ash_error_make(ASH_E_USAGE, "ashlar pool set: nothing to change is given; "
+		err = ash_error_make(ASH_E_USAGE, "pool set: nothing to change is given; "
 						  "`ashlar pool set --help` lists what there is");
 		return cli_fail(a, &err);
 	}
@@ -200,27 +169,10 @@ static int set(const struct cli_args *a)
 /* ---------------------------------------------------------------- delete, list */
 
 static const struct cli_opt delete_opts[] = {
-	{.name = "pool",
-	 .type = CLI_NAME,
-	 .arg = "NAME",
-	 .help = "what to delete",
-	 .required = true,
-	 .alias = "name"},
-	{.name = "protection-domain",
-	 .type = CLI_NAME,
-	 .arg = "NAME",
-	 .help = "when several have one of that name"},
+	{CLI_SUBJECT("pool", "what to delete")},
+	{CLI_DOMAIN_IF_SEVERAL},
 	{0},
 };
-
-static int delete (const struct cli_args *a)
-{
-	Pb__Admin admin = PB__ADMIN__INIT;
-
-	admin.pool = cli_text(a, "pool");
-	admin.domain = cli_text(a, "protection-domain");
-	return cli_remove(a, &admin, PB__KIND__KIND_POOL, false, "storage pool", admin.pool);
-}
 
 static const struct cli_col cols[] = {
 	{"NAME", "name", CLI_COL_TEXT},
@@ -269,52 +221,38 @@ static void add_use(json_t *row, const Pb__QueryReply *status, uint64_t pool)
 	}
 }
 
-static json_t *row(const Pb__Map *map, const Pb__Pool *p)
+static json_t *row(const struct cli_facts *f, const void *object)
 {
-	return json_pack("{s:o, s:o, s:o, s:I, s:I, s:b, s:I, s:o, s:o}", "id",
-			 cli_json_number(p->id), "name", cli_json_text(p->name),
-			 "protection_domain", cli_json_text(cli_domain_name(map, p->domain)), "pgs",
-			 (json_int_t)p->pg_count, "spare_percent", (json_int_t)p->spare_pct,
-			 "zero_padding", p->zero_padding, "rebuild_grace_ms",
-			 (json_int_t)p->rebuild_grace_ms, "rebuild", policy(p->rebuild),
-			 "rebalance", policy(p->rebalance));
+	const Pb__Pool *p = object;
+	json_t *row = json_pack(
+		"{s:o, s:o, s:o, s:I, s:I, s:b, s:I, s:o, s:o}", "id", cli_json_number(p->id),
+		"name", cli_json_text(p->name), "protection_domain",
+		cli_json_text(cli_domain_name(f->map, p->domain)), "pgs", (json_int_t)p->pg_count,
+		"spare_percent", (json_int_t)p->spare_pct, "zero_padding", p->zero_padding,
+		"rebuild_grace_ms", (json_int_t)p->rebuild_grace_ms, "rebuild", policy(p->rebuild),
+		"rebalance", policy(p->rebalance));
+
+	add_use(row, f->status, p->id);
+	return row;
 }
 
-static int list(const struct cli_args *a)
-{
-	struct ash_error err;
-	Pb__Reply *reply = cli_query(a, "map", &err);
-	Pb__Reply *status = reply ? cli_query(a, "status", &err) : NULL;
-	json_t *rows;
-
-	if (!status) {
-		if (reply)
-			pb__reply__free_unpacked(reply, NULL);
-		return cli_fail(a, &err);
-	}
-	rows = json_array();
-	for (size_t i = 0; i < reply->query->map->n_pools; i++) {
-		json_t *one = row(reply->query->map, reply->query->map->pools[i]);
-
-		add_use(one, status->query, reply->query->map->pools[i]->id);
-		json_array_append_new(rows, one);
-	}
-	pb__reply__free_unpacked(reply, NULL);
-	pb__reply__free_unpacked(status, NULL);
-	return cli_show_list(a, "pools", rows, cols);
-}
+static const struct cli_object object = {
+	CLI_IN_MAP(pools), .noun = "storage pool", .option = "pool", .kind = PB__KIND__KIND_POOL,
+	.key = "pools",	   .with_status = true,	   .cols = cols,     .row = row,
+};
 
 const struct cli_verb cli_pool_verbs[] = {
 	{"pool", "create", "Creates a storage pool",
 	 "Volumes live in a pool. Its data is cut into placement groups, each with two copies in two\n"
 	 "fault sets. The spare should be at least the share of the largest fault set.",
-	 "ashlar pool create --protection-domain pd1 --name pool1 --spare 25%", create_opts,
-	 create},
-	{"pool", "list", "Lists storage pools and their capacity", NULL, "ashlar pool list", NULL,
-	 list},
+	 "ashlar pool create --protection-domain pd1 --name pool1 --spare 25%", create_opts, create,
+	 NULL},
+	{"pool", "list", "Lists storage pools and their capacity", NULL, "ashlar pool list",
+	 cli_list_opts, cli_list, &object},
 	{"pool", "set", "Changes a storage pool", NULL,
-	 "ashlar pool set --pool pool1 --spare 20% --rebuild-policy unlimited", set_opts, set},
+	 "ashlar pool set --pool pool1 --spare 20% --rebuild-policy unlimited", set_opts, set,
+	 NULL},
 	{"pool", "delete", "Deletes a storage pool without volumes and devices", NULL,
-	 "ashlar pool delete --pool pool1", delete_opts, delete},
+	 "ashlar pool delete --pool pool1", delete_opts, cli_remove, &object},
 	{0},
 };

@@ -78,7 +78,7 @@ static int version(int argc, char **argv, FILE *out)
 	struct ash_error err;
 
 	if (argc > (json ? 1 : 0)) {
-		err = ash_error_make(ASH_E_USAGE, "ashlar version: unknown option %.100s",
+		err = ash_error_make(ASH_E_USAGE, "version: unknown option %.100s",
 				     argv[json ? 1 : 0]);
 		return usage(&err);
 	}

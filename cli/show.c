@@ -144,7 +144,7 @@ void cli_fields(FILE *out, const json_t *object, const struct cli_col *cols)
 
 /* ---------------------------------------------------------------- whole answers */
 
-static int written(const struct cli_args *a)
+int cli_written(const struct cli_args *a)
 {
 	if (!fflush(a->out) && !ferror(a->out))
 		return 0;
@@ -157,7 +157,7 @@ int cli_show_json(const struct cli_args *a, json_t *value)
 	json_dumpf(value, a->out, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
 	fputc('\n', a->out);
 	json_decref(value);
-	return written(a);
+	return cli_written(a);
 }
 
 int cli_show_list(const struct cli_args *a, const char *key, json_t *rows,
@@ -167,7 +167,7 @@ int cli_show_list(const struct cli_args *a, const char *key, json_t *rows,
 		return cli_show_json(a, json_pack("{s:o}", key, rows));
 	cli_table(a->out, rows, cols);
 	json_decref(rows);
-	return written(a);
+	return cli_written(a);
 }
 
 int cli_show_object(const struct cli_args *a, json_t *object, const struct cli_col *cols)
@@ -176,15 +176,19 @@ int cli_show_object(const struct cli_args *a, json_t *object, const struct cli_c
 		return cli_show_json(a, object);
 	cli_fields(a->out, object, cols);
 	json_decref(object);
-	return written(a);
+	return cli_written(a);
+}
+
+json_t *cli_json_error(const struct ash_error *err)
+{
+	return json_pack("{s:s, s:o}", "code", ash_code_name(err->code), "message",
+			 cli_json_text(err->message));
 }
 
 int cli_fail(const struct cli_args *a, const struct ash_error *err)
 {
 	fprintf(stderr, "ashlar: %s\n", err->message);
 	if (a->json)
-		cli_show_json(a,
-			      json_pack("{s:{s:s, s:o}}", "error", "code", ash_code_name(err->code),
-					"message", cli_json_text(err->message)));
+		cli_show_json(a, json_pack("{s:o}", "error", cli_json_error(err)));
 	return ash_code_exit(err->code);
 }

@@ -96,13 +96,13 @@ static int status(const struct cli_args *a)
 		return cli_show_json(a, value);
 	for_people(a, value);
 	json_decref(value);
-	return fflush(a->out) ? 4 : 0;
+	return cli_written(a);
 }
 
 const struct cli_verb cli_status_verbs[] = {
 	{"status", "", "Health of the system, and the reasons when it is not well",
 	 "The exit code tells whether the question was answered, not whether the system is well;\n"
 	 "programs look at \"health\": ok, degraded or failed.",
-	 "ashlar status --json", NULL, status},
+	 "ashlar status --json", NULL, status, NULL},
 	{0},
 };

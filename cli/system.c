@@ -108,18 +108,12 @@ static struct ash_error read_members(const struct cli_args *a, struct creation *
 
 /* ---------------------------------------------------------------- asking all */
 
-static uint32_t step_ms(const struct cli_args *a)
-{
-	return a->timeout_ms < STEP_MS ? a->timeout_ms : STEP_MS;
-}
-
 static Pb__Reply *ask_member(const struct cli_args *a, const struct creation *c, size_t i,
 			     Pb__Request *req, struct ash_error *ret_err)
 {
-	struct cli_args step = *a;
+	struct cli_args step = cli_within(a, STEP_MS);
 	Pb__Reply *reply;
 
-	step.timeout_ms = step_ms(a);
 	reply = cli_ask(&step, c->client[i], req, true, ret_err);
 	if (!reply)
 		ash_error_wrap(ret_err, "MDM \"%s\": ", c->name[i]);
@@ -229,34 +223,35 @@ static struct ash_error tell_all(const struct cli_args *a, struct creation *c)
 
 /* ---------------------------------------------------------------- until it is there */
 
-static uint64_t now_ms(void)
+/*
+ * False when the time is over. An MDM tells an administrator's connection nothing by itself: only
+ * servers and clients of a system follow its map, and an answer to "create" means that the list is
+ * taken, not that a leader has made the system. So the map is asked for again, after a pause.
+ */
+static bool pause_and_ask_again(const struct cli_args *a)
 {
-	struct timespec t;
+	const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+	if (cli_left_ms(a) <= POLL_MS)
+		return false;
+	nanosleep(&pause, NULL);
+	return true;
 }
 
 static Pb__Reply *wait_for_system(const struct cli_args *a, const struct creation *c,
 				  struct ash_error *ret_err)
 {
-	const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
-	uint64_t end = now_ms() + a->timeout_ms;
-	struct cli_args step = *a;
+	do {
+		struct cli_args step = cli_within(a, STEP_MS);
+		Pb__Reply *reply;
 
-	step.mdms = c->all;
-	step.timeout_ms = step_ms(a);
-	for (;;) {
-		Pb__Reply *reply = cli_query(&step, "map", ret_err);
-
+		step.mdms = c->all;
+		reply = cli_query(&step, "map", ret_err);
 		if (reply && reply->query->map->system)
 			return reply;
 		if (reply)
 			pb__reply__free_unpacked(reply, NULL);
-		if (now_ms() >= end)
-			break;
-		nanosleep(&pause, NULL);
-	}
+	} while (pause_and_ask_again(a));
 	if (!ash_failed(ret_err))
 		*ret_err = ash_error_make(ASH_E_UNREACHABLE, "no leader has made the system");
 	ash_error_wrap(ret_err,
@@ -346,8 +341,8 @@ const struct cli_verb cli_system_verbs[] = {
 	 "for this. Interrupted, it can be given again.",
 	 "ashlar system create --name prod --mdm mdm1=10.0.0.1:6611/10.0.0.1:9011 \\\n"
 	 "    --mdm mdm2=10.0.0.2:6611/10.0.0.2:9011 --tb tb1=10.0.0.3:6611/10.0.0.3:9011",
-	 create_opts, create},
+	 create_opts, create, NULL},
 	{"system", "show", "Shows the system and how much it has", NULL, "ashlar system show", NULL,
-	 show},
+	 show, NULL},
 	{0},
 };

@@ -20,7 +20,10 @@ static struct {
 	Pb__Request *sent[MAX_SENT];
 	char to[MAX_SENT][256];
 	size_t count;
+	uint32_t timeout_ms[MAX_SENT];
 	struct ash_error refuse;
+	bool no_system;
+	uint64_t now_ms, takes_ms; /* a request: the time passes in here only */
 	uint8_t member_system[16]; /* what HELLO says */
 	uint8_t took_system[16];   /* what the answer to the list says */
 	size_t took_from;	   /* from this request on */
@@ -91,7 +94,7 @@ static Pb__QueryReply *map_reply(void)
 	dev.path = path;
 	dev.state = PB__DEVICE_STATE__DEVICE_UP;
 	pb__map__init(&map);
-	map.system = &sys;
+	map.system = fake.no_system ? NULL : &sys;
 	map.pools = pools;
 	map.volumes = vols;
 	map.devices = devs;
@@ -144,6 +147,8 @@ static Pb__Reply *fake_call(const struct ash_mgmt_opts *opts, Pb__Request *req, 
 	assert_true(fake.count < MAX_SENT);
 	assert_true(timeout_ms > 0);
 	pb__request__pack(req, bytes);
+	fake.timeout_ms[fake.count] = timeout_ms;
+	fake.now_ms += fake.takes_ms < timeout_ms ? fake.takes_ms : timeout_ms;
 	snprintf(fake.to[fake.count], sizeof(fake.to[0]), "%s", opts->mdms ? opts->mdms : "");
 	fake.sent[fake.count] = pb__request__unpack(NULL, n, bytes);
 	assert_non_null(fake.sent[fake.count++]);
@@ -154,10 +159,16 @@ static Pb__Reply *fake_call(const struct ash_mgmt_opts *opts, Pb__Request *req, 
 	return answer(req);
 }
 
+static uint64_t fake_now_ms(void)
+{
+	return fake.now_ms;
+}
+
 static int setup(void **state)
 {
 	memset(&fake, 0, sizeof(fake));
 	cli_call = fake_call;
+	cli_now_ms = fake_now_ms;
 	return 0;
 }
 
@@ -359,6 +370,35 @@ static void test_exit_codes(void **state)
 	free(run("volume list", 4));
 }
 
+/* ---------------------------------------------------------------- time */
+
+static void test_the_timeout_is_that_of_the_whole_command(void **state)
+{
+	fake.takes_ms = 4000;
+	free(run("device list --timeout 10", 0));
+	assert_int_equal(fake.count, 2);
+	assert_int_equal(fake.timeout_ms[0], 10000);
+	assert_int_equal(fake.timeout_ms[1], 6000);
+	fake.takes_ms = 60000;
+	free(run("device list --timeout 10", 3)); /* nothing is asked when no time is left */
+	assert_int_equal(fake.count, 3);
+}
+
+static void test_system_create_gives_up_in_time(void **state)
+{
+	uint64_t asked = 0;
+
+	fake.no_system = true;
+	fake.takes_ms = 1000;
+	free(run("system create --name dev --mdm a=10.0.0.1:6611/10.0.0.1:9011 --timeout 4", 3));
+	assert_int_equal(fake.now_ms, 4000);
+	for (size_t i = 0; i < fake.count; i++) {
+		assert_true(fake.timeout_ms[i] <= 4000 - asked);
+		asked += 1000;
+	}
+	assert_int_equal(asked, 4000);
+}
+
 /* ---------------------------------------------------------------- system create */
 
 static void test_system_create_tells_every_member_the_same(void **state)
@@ -420,6 +460,13 @@ static void test_volume_list(void **state)
 	assert_string_equal(text, "NAME  POOL    SIZE  ALLOCATED  TYPE  MAPPED TO\n"
 				  "v1    pool1  1 GiB      5 MiB  thin  -\n");
 	free(text);
+	text = run("volume list --names", 0);
+	assert_string_equal(text, "v1\n");
+	free(text);
+	value = run_json("volume list --names --json");
+	assert_string_equal(json_string_value(json_array_get(json_object_get(value, "volumes"), 0)),
+			    "v1");
+	json_decref(value);
 	free(run("volume show --volume v1", 0));
 	free(run("volume show --volume v2", 1));
 }
@@ -489,6 +536,8 @@ int main(void)
 		T(test_sdc_guid_is_sent_as_bytes),
 		T(test_pool_set_keeps_what_is_not_given),
 		T(test_exit_codes),
+		T(test_the_timeout_is_that_of_the_whole_command),
+		T(test_system_create_gives_up_in_time),
 		T(test_system_create_tells_every_member_the_same),
 		T(test_interrupted_creation_keeps_its_uuid),
 		T(test_creations_are_not_mixed),

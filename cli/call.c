@@ -7,6 +7,9 @@
 #include "cli/cli.h"
 #include "common/base/uuid.h"
 
+/* A new leader is there within seconds, or not at all. */
+#define LEADER_MS 5000
+
 /* ---------------------------------------------------------------- time */
 
 static uint64_t monotonic_ms(void)
@@ -86,6 +89,31 @@ static Pb__Reply *query(const struct cli_args *a, const char *what, bool any,
 Pb__Reply *cli_query(const struct cli_args *a, const char *what, struct ash_error *ret_err)
 {
 	return query(a, what, false, ret_err);
+}
+
+Pb__Reply *cli_query_any(const struct cli_args *a, const char *what,
+			 struct ash_error *ret_no_leader, struct ash_error *ret_err)
+{
+	uint32_t half = cli_left_ms(a) / 2;
+	struct cli_args first = cli_within(a, half < LEADER_MS ? half : LEADER_MS);
+	Pb__Reply *reply = query(&first, what, false, ret_err);
+	struct cli_args second = cli_within(a, LEADER_MS);
+
+	*ret_no_leader = ash_error_ok();
+	/* It ends before its time when the answer is no, or when nobody is there at all. */
+	if (reply || ret_err->code != ASH_E_UNREACHABLE || cli_left_ms(&first))
+		return reply;
+	*ret_no_leader = *ret_err;
+	reply = query(&second, what, true, ret_err);
+	if (reply)
+		return reply;
+	/* What an MDM has against answering tells more than that none leads. */
+	if (ret_err->code != ASH_E_UNREACHABLE)
+		ash_error_wrap(ret_err, "%.300s; ", ret_no_leader->message);
+	else
+		*ret_err = *ret_no_leader;
+	ret_err->code = ASH_E_UNREACHABLE;
+	return NULL;
 }
 
 /* ---------------------------------------------------------------- changes */

@@ -163,6 +163,12 @@ Pb__Reply *cli_ask(const struct cli_args *a, const char *mdms, Pb__Request *req,
  */
 Pb__Reply *cli_query(const struct cli_args *a, const char *what, struct ash_error *ret_err);
 /*
+ * As cli_query. When no leader answers in time, any MDM may: then *ret_no_leader says why no leader
+ * did; else its code is 0.
+ */
+Pb__Reply *cli_query_any(const struct cli_args *a, const char *what,
+			 struct ash_error *ret_no_leader, struct ash_error *ret_err);
+/*
  * Sends the command of kind @c_case with that body (a Pb__Cmd...); objects that it concerns are
  * named by the verb's options (--pool, --sds, ...). Says @what (like "volume \"v1\" created").
  * Returns the exit code.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* ashlar status: is all well, and if not, why. */
+#include <string.h>
+
 #include "cli/cli.h"
 #include "common/base/size.h"
 
@@ -82,27 +84,55 @@ static void for_people(const struct cli_args *a, const json_t *status)
 	json_array_foreach(reasons, i, item) fprintf(a->out, "  - %s\n", json_string_value(item));
 }
 
+/* An MDM that does not lead hears nothing from the servers: what it has is the map. */
+static void as_known_without_leader(json_t *status, const struct ash_error *no_leader)
+{
+	static const char *const unknown[] = {"used", "free"};
+	json_t *reasons = json_object_get(status, "reasons");
+
+	for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++)
+		json_object_set_new(json_object_get(status, "capacity"), unknown[i], json_null());
+	json_object_del(status, "resync");
+	if (!strcmp(json_string_value(json_object_get(status, "health")), "ok"))
+		json_object_set_new(status, "health", json_string("degraded"));
+	json_array_insert_new(
+		reasons, 0,
+		json_string(
+			"no MDM leads, as far as can be seen from here: until one does, nothing "
+			"can be changed and no failure of a server is acted on"));
+	json_object_set_new(status, "error", cli_json_error(no_leader));
+}
+
 static int status(const struct cli_args *a)
 {
-	struct ash_error err;
-	Pb__Reply *reply = cli_query(a, "status", &err);
+	struct ash_error err, no_leader;
+	Pb__Reply *reply = cli_query_any(a, "status", &no_leader, &err);
 	json_t *value;
+	int code;
 
 	if (!reply)
 		return cli_fail(a, &err);
 	value = to_json(reply->query);
 	pb__reply__free_unpacked(reply, NULL);
-	if (a->json)
-		return cli_show_json(a, value);
-	for_people(a, value);
-	json_decref(value);
-	return cli_written(a);
+	if (ash_failed(&no_leader)) {
+		as_known_without_leader(value, &no_leader);
+		fprintf(stderr, "ashlar: %s\n", no_leader.message);
+	}
+	if (a->json) {
+		code = cli_show_json(a, value);
+	} else {
+		for_people(a, value);
+		json_decref(value);
+		code = cli_written(a);
+	}
+	return code ? code : ash_code_exit(no_leader.code);
 }
 
 const struct cli_verb cli_status_verbs[] = {
 	{"status", "", "Health of the system, and the reasons when it is not well",
-	 "The exit code tells whether the question was answered, not whether the system is well;\n"
-	 "programs look at \"health\": ok, degraded or failed.",
+	 "The exit code tells whether the leading MDM answered, not whether the system is well;\n"
+	 "programs look at \"health\": ok, degraded or failed. When no MDM leads, any that answers\n"
+	 "tells what it knows, and the exit code is 3.",
 	 "ashlar status --json", NULL, status, NULL},
 	{0},
 };

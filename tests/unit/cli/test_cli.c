@@ -22,7 +22,7 @@ static struct {
 	size_t count;
 	uint32_t timeout_ms[MAX_SENT];
 	struct ash_error refuse;
-	bool no_system;
+	bool no_leader, no_system;
 	uint64_t now_ms, takes_ms; /* a request: the time passes in here only */
 	uint8_t member_system[16]; /* what HELLO says */
 	uint8_t took_system[16];   /* what the answer to the list says */
@@ -154,6 +154,11 @@ static Pb__Reply *fake_call(const struct ash_mgmt_opts *opts, Pb__Request *req, 
 	assert_non_null(fake.sent[fake.count++]);
 	if (ash_failed(&fake.refuse)) {
 		*ret_err = fake.refuse;
+		return NULL;
+	}
+	if (fake.no_leader && !any) {
+		fake.now_ms += timeout_ms;
+		*ret_err = ash_error_make(ASH_E_UNREACHABLE, "no MDM leads: mdm1 is follower");
 		return NULL;
 	}
 	return answer(req);
@@ -399,6 +404,40 @@ static void test_system_create_gives_up_in_time(void **state)
 	assert_int_equal(asked, 4000);
 }
 
+static void test_status_without_a_leader(void **state)
+{
+	json_t *value;
+	char *text;
+
+	fake.no_leader = true;
+	text = run("status --json", 3);
+	value = json_loads(text, 0, NULL);
+	assert_non_null(value);
+	assert_string_equal(json_string_value(json_object_get(value, "health")), "degraded");
+	assert_int_equal(json_integer_value(json_object_get(value, "pgs")), 256);
+	assert_non_null(json_object_get(value, "error"));
+	assert_true(json_is_null(json_object_get(json_object_get(value, "capacity"), "used")));
+	assert_non_null(strstr(text, "no MDM leads"));
+	json_decref(value);
+	free(text);
+	assert_int_equal(fake.timeout_ms[0], 5000);
+	text = run("status --timeout 4", 3);
+	assert_int_equal(fake.timeout_ms[2], 2000);
+	assert_int_equal(fake.timeout_ms[3], 2000);
+	assert_non_null(strstr(text, "SDS \"sds2\" is down"));
+	assert_non_null(strstr(text, "no MDM leads"));
+	free(text);
+	free(run("volume list", 3)); /* what may be out of date is shown by nobody else */
+	assert_int_equal(fake.count, 5);
+}
+
+static void test_status_does_not_ask_twice_when_nobody_is_there(void **state)
+{
+	fake.refuse = ash_error_make(ASH_E_UNREACHABLE, "connection refused");
+	free(run("status", 3));
+	assert_int_equal(fake.count, 1);
+}
+
 /* ---------------------------------------------------------------- system create */
 
 static void test_system_create_tells_every_member_the_same(void **state)
@@ -538,6 +577,8 @@ int main(void)
 		T(test_exit_codes),
 		T(test_the_timeout_is_that_of_the_whole_command),
 		T(test_system_create_gives_up_in_time),
+		T(test_status_without_a_leader),
+		T(test_status_does_not_ask_twice_when_nobody_is_there),
 		T(test_system_create_tells_every_member_the_same),
 		T(test_interrupted_creation_keeps_its_uuid),
 		T(test_creations_are_not_mixed),

@@ -123,6 +123,6 @@ def make_cluster(tmp_path):
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     """One healthy cluster shared by the tests of a file: 2 MDM + TB, 4 SDS in 4 fault sets."""
-    c = DevCluster(tmp_path_factory.mktemp("shared") / "cluster", "--device-size", "4GiB")
+    c = DevCluster(tmp_path_factory.mktemp("shared") / "cluster", "--device-size", "16GiB")  # sparse files
     yield c
     c.down()

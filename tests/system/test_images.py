@@ -10,7 +10,6 @@ import pytest
 from conftest import LONG
 
 SOURCE = "/usr/lib" if LONG else "/usr/include"
-SIZE = "2304M" if LONG else "512M"
 
 
 def run(*argv, timeout=600):
@@ -22,8 +21,9 @@ def run(*argv, timeout=600):
 @pytest.fixture(scope="module")
 def image(tmp_path_factory):
     path = str(tmp_path_factory.mktemp("image") / "fs.img")
+    tree_mib = int(run("du", "-sm", SOURCE).split()[0])
     with open(path, "wb") as f:
-        f.truncate(int(SIZE[:-1]) << 20)
+        f.truncate(max(2304 if LONG else 512, tree_mib * 5 // 4 + 256) << 20)
     run("/sbin/mke2fs", "-q", "-t", "ext4", "-E", "lazy_itable_init=0", "-d", SOURCE, path)
     run("fallocate", "--dig-holes", path)
     return path
@@ -41,7 +41,7 @@ def chunks_of(path):
 @pytest.mark.parametrize("tool", ["nbdcopy", "qemu-img"])
 def test_image_survives(cluster, image, tmp_path, tool):
     name = f"img-{tool}"
-    cluster.volume(name, SIZE.replace("M", "MiB"))
+    cluster.volume(name, str(os.path.getsize(image)))
     server = cluster.nbd(name)
     back = str(tmp_path / "back")
     if tool == "nbdcopy":

@@ -6,6 +6,8 @@
  * The SDSs keep the rules that the client relies on: an operation from a lower path, an older
  * generation or an older open is refused at its begin. What is still on its way when a connection
  * breaks may arrive later all the same.
+ *
+ * fake.c is the world, fake_mdm.c the MDM, fake_net.c the network, fake_sds.c the SDSs.
  */
 #ifndef ASHLAR_TESTS_UNIT_SDC_FAKE_H
 #define ASHLAR_TESTS_UNIT_SDC_FAKE_H

@@ -17,11 +17,12 @@
 
 #include "common/base/prng.h"
 #include "sdc/core/sdc.h"
+#include "tests/unit/sdc/one_volume.h"
 
-#define FAKE_SDSS 3
-#define FAKE_PGS 16
+#define FAKE_SDSS ONE_SDSS
+#define FAKE_PGS ONE_PGS
+#define FAKE_PORT 7072 /* of every SDS; the last byte of its address is its number */
 #define FAKE_BYTES (8u << 20)
-#define FAKE_SDC_ID 100u
 #define FAKE_MS 1000000ull
 #define FAKE_SEC (1000 * FAKE_MS)
 

@@ -5,8 +5,6 @@
 
 #include "tests/unit/sdc/fake.h"
 
-enum { POOL = 5, SDS0 = 10, DEV0 = 20, VOLUME = 40, NODE = 60, MAPPING = 80 };
-
 /* Something that is to happen: what it needs beside its time depends on fn. */
 struct fake_event {
 	struct fake_event *next;
@@ -40,8 +38,8 @@ struct fake_event *fake_event_new(struct fake *f, uint64_t in, size_t bytes,
 
 /* fake_mdm.c */
 extern const struct ash_ctl_ops fake_ctl_ops;
-/* The SDS with the other copy of a PG. */
-int fake_second(const struct fake *f, uint32_t pg);
+/* The SDS that holds copy @r of a PG; 0 is the primary when there is one. */
+int fake_copy(const struct fake *f, uint32_t pg, int r);
 
 /* fake_net.c */
 extern const struct ash_net_ops fake_net_ops;

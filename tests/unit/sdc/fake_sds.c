@@ -8,11 +8,6 @@
 #include "common/shared/chunk_pg.h"
 #include "tests/unit/sdc/fake_int.h"
 
-static bool write_like(const struct ash_hdr *h)
-{
-	return h->op == ASH_OP_WRITE || h->op == ASH_OP_DISCARD || h->op == ASH_OP_WRITE_ZEROES;
-}
-
 /* The rule that the client owes: looked at when a write arrives on a live connection. */
 static void check_overlap(struct fake *f, const struct ash_hdr *h)
 {
@@ -33,14 +28,9 @@ static void reply(struct fake *f, struct fake_conn *c, const struct ash_hdr *req
 		  const void *data, uint32_t bytes)
 {
 	struct fake_event *e;
-	struct ash_hdr h = *req;
+	struct ash_hdr h = one_answer(req, status, f->version, bytes);
 	uint32_t crcs = 0, n;
 
-	h.flags |= ASH_F_REPLY;
-	h.status = status;
-	h.place_version = f->version;
-	if (!(h.op == ASH_OP_READ && status == ASH_ST_OK))
-		h.length = bytes;
 	assert(ash_hdr_payload(&h, &crcs, &n) >= 0 && n == bytes);
 	if (c->dead || c->closed)
 		return;
@@ -54,27 +44,15 @@ static void reply(struct fake *f, struct fake_conn *c, const struct ash_hdr *req
 		ash_crc32c_pieces(e->data, h.offset, bytes, e->crc);
 }
 
-static void set_zero(struct fake *f, const struct ash_hdr *h)
-{
-	memset(f->store + h->offset, 0, h->length);
-	for (uint64_t b = (h->offset + 4095) / 4096; b < (h->offset + h->length) / 4096; b++)
-		f->states[b] = ASH_BLK_ZERO;
-}
-
 static void execute(struct fake *f, const struct fake_event *e)
 {
 	const struct ash_hdr *h = &e->h;
 
-	if (h->op == ASH_OP_WRITE) {
-		memcpy(f->store + h->offset, e->data, h->length);
-		for (uint64_t b = h->offset / 4096; b <= (h->offset + h->length - 1) / 4096; b++)
-			f->states[b] = ASH_BLK_DATA;
-	} else if (write_like(h)) {
-		set_zero(f, h);
-	}
-	if (write_like(h))
-		for (uint64_t b = h->offset / 4096; b <= (h->offset + h->length - 1) / 4096; b++)
-			f->flushed[b] = 0;
+	if (!one_changes(h))
+		return;
+	one_change(f->store, f->states, h, e->data);
+	for (uint64_t b = h->offset / 4096; b <= (h->offset + h->length - 1) / 4096; b++)
+		f->flushed[b] = 0;
 }
 
 static void send_stale(struct fake *f, struct fake_conn *c, const struct ash_hdr *h, uint32_t pg)
@@ -83,19 +61,18 @@ static void send_stale(struct fake *f, struct fake_conn *c, const struct ash_hdr
 	int primary = f->row[pg].primary;
 
 	memset(&w, 0, sizeof(w));
-	w.pool = ash_put64(POOL);
+	w.pool = ash_put64(ONE_POOL);
 	w.gen = ash_put64(f->row[pg].gen);
 	w.pg = ash_put32(pg);
 	w.replicas = 2;
 	w.primary = primary < 0 ? 255 : 0;
 	for (int r = 0; r < 2; r++) {
-		int sds =
-			r == 0 ? (primary < 0 ? (int)pg % FAKE_SDSS : primary) : fake_second(f, pg);
+		int sds = fake_copy(f, pg, r);
 
-		w.replica[r].device = ash_put64(DEV0 + (uint64_t)sds);
-		w.replica[r].sds = ash_put64(SDS0 + (uint64_t)sds);
+		w.replica[r].device = ash_put64(ONE_DEV + (uint64_t)sds);
+		w.replica[r].sds = ash_put64(ONE_SDS + (uint64_t)sds);
 		w.replica[r].endpoint.ip[15] = (uint8_t)sds;
-		w.replica[r].endpoint.port = ash_put16(7072);
+		w.replica[r].endpoint.port = ash_put16(FAKE_PORT);
 		w.replica[r].state = primary < 0 ? ASH_REPLICA_ABSENT : ASH_REPLICA_IN_SYNC;
 	}
 	reply(f, c, h, ASH_ST_STALE, &w, sizeof(w));
@@ -110,7 +87,7 @@ static void flush(struct fake *f, int sds)
 
 		f->flushed[i] |= (uint8_t)(1 << sds);
 		if (f->row[pg].primary == sds)
-			f->flushed[i] |= (uint8_t)(1 << fake_second(f, pg));
+			f->flushed[i] |= (uint8_t)(1 << fake_copy(f, pg, 1));
 	}
 }
 
@@ -142,7 +119,7 @@ static bool begin(struct fake *f, struct fake_conn *c, struct fake_event *e)
 		reply(f, c, h, ASH_ST_FENCED, NULL, 0);
 		return false;
 	}
-	assert(h->mark == f->epoch && h->node == NODE);
+	assert(h->mark == f->epoch && h->node == ONE_NODE);
 	return true;
 }
 
@@ -150,6 +127,8 @@ static void serve(struct fake *f, struct fake_event *e, enum fake_act act)
 {
 	const struct ash_hdr *h = &e->h;
 	struct fake_conn *c = e->conn;
+	const uint8_t *data;
+	uint32_t bytes;
 
 	if (!begin(f, c, e))
 		return;
@@ -162,39 +141,23 @@ static void serve(struct fake *f, struct fake_event *e, enum fake_act act)
 	execute(f, e);
 	if (act == FAKE_DROP)
 		return;
-	if (h->op == ASH_OP_READ) {
-		reply(f, c, h, ASH_ST_OK, f->store + h->offset, h->length);
-	} else if (h->op == ASH_OP_STATUS) {
-		reply(f, c, h, ASH_ST_OK, f->states + h->offset / 4096,
-		      ash_pieces(h->offset, h->length));
-	} else {
-		if (h->op == ASH_OP_FLUSH)
-			flush(f, e->sds);
-		reply(f, c, h, ASH_ST_OK, NULL, 0);
-	}
+	if (h->op == ASH_OP_FLUSH)
+		flush(f, e->sds);
+	data = one_answer_data(f->store, f->states, h, &bytes);
+	reply(f, c, h, ASH_ST_OK, data, bytes);
 }
 
 static void on_hello(struct fake *f, struct fake_event *e)
 {
 	struct fake_sds *s = &f->sds[e->sds];
 	struct ash_wire_hello w;
-	struct ash_hello hello;
 
-	assert(e->h.op == ASH_OP_HELLO && e->h.tag == 0);
-	assert(ash_hello_decode(e->data, e->bytes, &hello) == 0);
-	assert(hello.sender == FAKE_SDC_ID && hello.sender_kind == ASH_SENDER_SDC);
-	if (s->session != hello.session) {
-		s->session = hello.session;
-		s->path = 0;
-	}
-	assert(hello.path > s->path); /* raised at each connection */
-	s->path = hello.path;
+	one_hello(&e->h, e->data, e->bytes,
+		  ONE_SDS + (uint64_t)e->sds + (s->wrong_identity ? 1 : 0), &s->session, &s->path,
+		  &w);
 	s->hellos++;
 	f->hellos++;
 	e->conn->said_hello = true;
-	hello.sender = SDS0 + (uint64_t)e->sds + (s->wrong_identity ? 1 : 0);
-	hello.sender_kind = ASH_SENDER_SDS;
-	ash_hello_encode(&hello, &w);
 	reply(f, e->conn, &e->h, ASH_ST_OK, &w, sizeof(w));
 }
 
@@ -213,7 +176,7 @@ void fake_sds_event(struct fake *f, struct fake_event *e)
 	}
 	if (f->hook && !gone)
 		act = f->hook(f, e->sds, &e->h);
-	if (write_like(&e->h) && !gone) {
+	if (one_changes(&e->h) && !gone) {
 		struct fake_event *copy = calloc(1, sizeof(*copy));
 
 		check_overlap(f, &e->h);

@@ -15,10 +15,11 @@
 #include "common/io/ctl_server.h"
 #include "common/io/reactor.h"
 #include "common/shared/wire_codec.h"
+#include "tests/unit/sdc/one_volume.h"
 
-enum { POOL = 5, SDS = 10, DEV = 20, VOLUME = 40, NODE = 60, MAPPING = 80, SDC = 100, PGS = 16 };
 static const uint8_t system_uuid[16] = {7, 7, 7};
 #define PEERS 16
+#define ROWS_GEN 3 /* they never change */
 
 struct toy {
 	pthread_t thread;
@@ -40,108 +41,28 @@ struct toy {
 
 /* ------------------------------------------------------------ MDM */
 
-struct whole_map {
-	Pb__Map map;
-	Pb__System system;
-	Pb__Pool pool, *pools[1];
-	Pb__Sds sds, *sdss[1];
-	Pb__Endpoint ep, *eps[1];
-	Pb__Device dev, *devs[1];
-	Pb__Volume vol, *vols[1];
-	Pb__Mapping mapping, *mappings[1];
-	Pb__Row row[PGS], *rows[PGS];
-	Pb__Replica rep, *reps[1];
-	uint8_t ip[16];
-};
-
-static void map_servers(struct toy *t, struct whole_map *m)
+static void build_map(struct toy *t, struct one_map *m)
 {
-	pb__endpoint__init(&m->ep);
-	memcpy(m->ip, (uint8_t[]){0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 127, 0, 0, 1}, 16);
-	m->ep.ip = (ProtobufCBinaryData){16, m->ip};
-	m->ep.port = t->data_port;
-	m->ep.transport = ASH_TRANSPORT_TCP;
-	m->eps[0] = &m->ep;
-	pb__sds__init(&m->sds);
-	m->sds.id = SDS;
-	m->sds.endpoints = m->eps;
-	m->sds.n_endpoints = 1;
-	m->sds.version = 1;
-	m->sdss[0] = &m->sds;
-	pb__device__init(&m->dev);
-	m->dev.id = DEV;
-	m->dev.sds = SDS;
-	m->dev.pool = POOL;
-	m->dev.write_back = true;
-	m->dev.version = 1;
-	m->devs[0] = &m->dev;
-	pb__replica__init(&m->rep);
-	m->rep.device = DEV;
-	m->rep.state = PB__REPLICA_STATE__REPLICA_IN_SYNC;
-	m->reps[0] = &m->rep;
-	for (uint32_t i = 0; i < PGS; i++) {
-		pb__row__init(&m->row[i]);
-		m->row[i].pool = POOL;
-		m->row[i].pg = i;
-		m->row[i].gen = 3;
-		m->row[i].primary = 1;
-		m->row[i].replicas = m->reps;
-		m->row[i].n_replicas = 1;
-		m->rows[i] = &m->row[i];
-	}
-}
+	static const uint8_t ip[16] = {[10] = 255, 255, 127, 0, 0, 1};
+	static const int only[1] = {0};
 
-static void build_map(struct toy *t, struct whole_map *m)
-{
-	memset(m, 0, sizeof(*m));
-	pb__map__init(&m->map);
-	m->map.version = t->version;
-	pb__system__init(&m->system);
-	m->system.uuid = (ProtobufCBinaryData){16, (uint8_t *)system_uuid};
-	m->system.version = 1;
-	m->map.system = &m->system;
-	pb__pool__init(&m->pool);
-	m->pool.id = POOL;
-	m->pool.pg_count = PGS;
-	m->pool.pg_shift = 4;
-	m->pool.version = 1;
-	m->pools[0] = &m->pool;
-	map_servers(t, m);
-	pb__volume__init(&m->vol);
-	m->vol.id = VOLUME;
-	m->vol.node = NODE;
-	m->vol.pool = POOL;
-	m->vol.size = t->bytes;
-	m->vol.name = (char *)"v1";
-	m->vol.version = 1;
-	m->vols[0] = &m->vol;
-	pb__mapping__init(&m->mapping);
-	m->mapping.id = MAPPING;
-	m->mapping.volume = VOLUME;
-	m->mapping.node = NODE;
-	m->mapping.sdc = SDC;
-	m->mapping.epoch = t->epoch;
-	m->mapping.version = t->version;
-	m->mappings[0] = &m->mapping;
-	m->map.pools = m->pools;
-	m->map.sdss = m->sdss;
-	m->map.devices = m->devs;
-	m->map.volumes = m->vols;
-	m->map.mappings = m->mappings;
-	m->map.rows = m->rows;
-	m->map.n_pools = m->map.n_sdss = m->map.n_devices = m->map.n_volumes = 1;
-	m->map.n_mappings = 1;
-	m->map.n_rows = PGS;
+	one_map_init(m, system_uuid, t->version);
+	one_map_add_sds(m, ip, t->data_port, 1);
+	m->ep[0].transport = ASH_TRANSPORT_TCP;
+	m->dev[0].write_back = true;
+	for (int i = 0; i < ONE_PGS; i++)
+		one_map_add_row(m, ROWS_GEN, only, 1, true);
+	one_map_add_volume(m, t->bytes, 1);
+	one_map_add_mapping(m, t->epoch, t->version);
 }
 
 static void push_map(struct toy *t)
 {
-	struct whole_map m;
-	Pb__Push push = PB__PUSH__INIT;
+	struct one_map m;
+	Pb__Push push;
 
 	build_map(t, &m);
-	push.p_case = PB__PUSH__P_MAP;
-	push.map = &m.map;
+	one_push_init(&push, &m);
 	for (int i = 0; i < PEERS; i++)
 		if (t->peer[i])
 			ash_ctl_peer_push(t->peer[i], &push);
@@ -171,44 +92,32 @@ static void ctl_close(void *arg, struct ash_ctl_peer *peer)
 static void ctl_request(void *arg, struct ash_ctl_peer *peer, const Pb__Request *req)
 {
 	struct toy *t = arg;
-	Pb__Reply reply = PB__REPLY__INIT;
 	Pb__HelloReply hello = PB__HELLO_REPLY__INIT;
-	Pb__SdcRegisterReply reg = PB__SDC_REGISTER_REPLY__INIT;
-	Pb__OpenVolumeReply open = PB__OPEN_VOLUME_REPLY__INIT;
-	Pb__Error err = PB__ERROR__INIT;
-	struct whole_map m;
+	struct one_reply r;
+	struct one_map m;
 
-	reply.id = req->id;
+	one_reply_init(&r);
+	r.reply.id = req->id;
 	if (req->r_case == PB__REQUEST__R_HELLO) {
 		hello.version = 1;
 		hello.leader = true;
 		hello.system = (ProtobufCBinaryData){16, (uint8_t *)system_uuid};
 		hello.state = (char *)"leader";
-		reply.r_case = PB__REPLY__R_HELLO;
-		reply.hello = &hello;
+		r.reply.r_case = PB__REPLY__R_HELLO;
+		r.reply.hello = &hello;
 	} else if (req->r_case == PB__REQUEST__R_SDC_REGISTER) {
-		reg.sdc = SDC;
-		reply.r_case = PB__REPLY__R_SDC_REGISTER;
-		reply.sdc_register = &reg;
+		one_reply_registered(&r);
 	} else if (req->r_case == PB__REQUEST__R_OPEN_VOLUME &&
 		   strcmp(req->open_volume->volume, "v1")) {
-		err.code = ASH_E_NOT_FOUND;
-		err.message = (char *)"no such volume";
-		reply.error = &err;
+		one_reply_refused(&r, ASH_E_NOT_FOUND, "no such volume");
 	} else if (req->r_case == PB__REQUEST__R_OPEN_VOLUME) {
 		t->epoch = ++t->version;
-		open.volume = VOLUME;
-		open.node = NODE;
-		open.size = t->bytes;
-		open.epoch = t->epoch;
-		reply.r_case = PB__REPLY__R_OPEN_VOLUME;
-		reply.open_volume = &open;
+		one_reply_opened(&r, t->bytes, t->epoch);
 	} else {
 		build_map(t, &m);
-		reply.r_case = PB__REPLY__R_MAP;
-		reply.map = &m.map;
+		one_reply_map(&r, &m);
 	}
-	ash_ctl_peer_reply(peer, &reply);
+	ash_ctl_peer_reply(peer, &r.reply);
 	push_map(t);
 }
 
@@ -230,13 +139,8 @@ static void answer(struct toy *t, struct ash_conn *conn, struct ash_msg *req, ui
 	struct ash_msg *m = ash_msg_alloc(t->port->net);
 
 	assert(m);
-	m->h = req->h;
+	m->h = one_answer(&req->h, status, ROWS_GEN, bytes);
 	ash_msg_free(t->port->net, req);
-	m->h.flags |= ASH_F_REPLY;
-	m->h.status = status;
-	m->h.place_version = 3;
-	if (!read)
-		m->h.length = bytes;
 	if (bytes) {
 		uint32_t shift = read ? (uint32_t)(m->h.offset % ASH_BLOCK_BYTES) : 0;
 
@@ -265,51 +169,26 @@ static void answer(struct toy *t, struct ash_conn *conn, struct ash_msg *req, ui
 static void execute(struct toy *t, struct ash_conn *conn, struct ash_msg *m)
 {
 	const struct ash_hdr *h = &m->h;
-	uint64_t first = h->offset / 4096, end = (h->offset + h->length + 4095) / 4096;
+	const uint8_t *data;
+	uint32_t bytes;
 
 	assert(h->offset + h->length <= t->bytes);
-	switch (h->op) {
-	case ASH_OP_WRITE:
-		if (ash_crc32c_check(m->data, h->offset, h->length, m->crc) >= 0) {
-			answer(t, conn, m, ASH_ST_BADSUM, NULL, 0);
-			return;
-		}
-		memcpy(t->store + h->offset, m->data, h->length);
-		memset(t->states + first, ASH_BLK_DATA, end - first);
-		break;
-	case ASH_OP_READ:
-		answer(t, conn, m, ASH_ST_OK, t->store + h->offset, h->length);
+	if (h->op == ASH_OP_WRITE && ash_crc32c_check(m->data, h->offset, h->length, m->crc) >= 0) {
+		answer(t, conn, m, ASH_ST_BADSUM, NULL, 0);
 		return;
-	case ASH_OP_STATUS:
-		answer(t, conn, m, ASH_ST_OK, t->states + first, (uint32_t)(end - first));
-		return;
-	case ASH_OP_DISCARD:
-	case ASH_OP_WRITE_ZEROES:
-		memset(t->store + h->offset, 0, h->length);
-		for (uint64_t b = (h->offset + 4095) / 4096; b < (h->offset + h->length) / 4096;
-		     b++)
-			t->states[b] = ASH_BLK_ZERO;
-		break;
-	default:
-		assert(h->op == ASH_OP_FLUSH);
 	}
-	answer(t, conn, m, ASH_ST_OK, NULL, 0);
+	if (one_changes(h))
+		one_change(t->store, t->states, h, m->data);
+	data = one_answer_data(t->store, t->states, h, &bytes);
+	assert(data || one_changes(h) || h->op == ASH_OP_FLUSH);
+	answer(t, conn, m, ASH_ST_OK, data, bytes);
 }
 
 static void on_hello(struct toy *t, struct ash_conn *conn, struct ash_msg *m)
 {
 	struct ash_wire_hello w;
-	struct ash_hello hello;
 
-	assert(!ash_hello_decode(m->data, m->data_bytes, &hello));
-	if (hello.session != t->session)
-		t->path = 0;
-	t->session = hello.session;
-	assert(hello.path > t->path);
-	t->path = hello.path;
-	hello.sender = SDS;
-	hello.sender_kind = ASH_SENDER_SDS;
-	ash_hello_encode(&hello, &w);
+	one_hello(&m->h, m->data, m->data_bytes, ONE_SDS, &t->session, &t->path, &w);
 	answer(t, conn, m, ASH_ST_OK, &w, sizeof(w));
 }
 

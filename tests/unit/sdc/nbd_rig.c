@@ -51,12 +51,13 @@ static void report_status(struct pending *p)
 
 	for (uint64_t at = p->offset; at < p->offset + p->bytes;) {
 		uint64_t to = (at / 4096 + 1) * 4096;
+		bool data = w.no_holes || w.written[at / 4096];
 
 		to = to < p->offset + p->bytes ? to : p->offset + p->bytes;
-		if (n && ext[n - 1].data == w.written[at / 4096])
+		if (n && ext[n - 1].data == data)
 			ext[n - 1].bytes += to - at;
 		else
-			ext[n++] = (struct sdc_extent){to - at, w.written[at / 4096]};
+			ext[n++] = (struct sdc_extent){to - at, data};
 		at = to;
 	}
 	p->status_done(p->arg, 0, ext, n);

@@ -39,7 +39,8 @@ struct world {
 	struct ash_prng rng;
 	struct pending *pending;
 	unsigned count;
-	bool hold; /* nothing is completed */
+	bool hold;     /* nothing is completed */
+	bool no_holes; /* a status tells of data only, whatever was written */
 	int fail_with;
 	uint8_t *mem, *written; /* per block */
 	uint64_t flushes, fua;

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "tests/unit/sdc/await.h"
+
 struct world w;
 
 /* ------------------------------------------------------------ memory behind it */
@@ -120,7 +122,15 @@ static void on_tick(struct ev_loop *loop, ev_timer *t, int revents)
 
 static void on_prepare(struct ev_loop *loop, ev_prepare *p, int revents)
 {
+	struct nbd_server_stats s;
+
 	nbd_server_flush(w.srv);
+	nbd_server_stats(w.srv, &s);
+	if (!w.reached || !w.reached(&s, w.reached_n))
+		return;
+	w.reached = NULL;
+	w.at = s;
+	sem_post(&w.event);
 }
 
 static void on_command(struct ev_loop *loop, ev_async *a, int revents)
@@ -144,7 +154,7 @@ void on_server(void (*fn)(void *arg), void *arg)
 	/* libev is not built for the thread sanitizer: this orders what came before for it. */
 	__atomic_store_n(&w.fn, fn, __ATOMIC_RELEASE);
 	ev_async_send(w.loop, &w.command);
-	sem_wait(&w.done);
+	await(&w.done, "the server's thread does not do as it is told");
 }
 
 int nbd_rig_run(void)
@@ -174,6 +184,7 @@ int nbd_rig_setup(void **state)
 	ev_async_init(&w.command, on_command);
 	ev_async_start(w.loop, &w.command);
 	sem_init(&w.done, 0, 0);
+	sem_init(&w.event, 0, 0);
 	return nbd_rig_run();
 }
 
@@ -202,6 +213,7 @@ int nbd_rig_teardown(void **state)
 	nbd_server_free(w.srv);
 	ev_loop_destroy(w.loop);
 	sem_destroy(&w.done);
+	sem_destroy(&w.event);
 	free(w.mem);
 	free(w.written);
 	return 0;
@@ -235,14 +247,37 @@ struct nbd_handle *client(const char *name, bool structured)
 	return h;
 }
 
+struct wish {
+	bool (*reached)(const struct nbd_server_stats *s, unsigned n);
+	unsigned n;
+};
+
+static void set_wish(void *arg)
+{
+	struct wish *wish = arg;
+
+	w.reached = wish->reached;
+	w.reached_n = wish->n;
+}
+
+struct nbd_server_stats await_server(bool (*reached)(const struct nbd_server_stats *s, unsigned n),
+				     unsigned n, const char *what)
+{
+	struct wish wish = {reached, n};
+
+	on_server(set_wish, &wish);
+	await(&w.event, what);
+	return w.at;
+}
+
+static bool is_settled(const struct nbd_server_stats *s, unsigned open)
+{
+	return s->open == open && (open || !s->in_flight);
+}
+
 struct nbd_server_stats settled(unsigned open)
 {
-	struct nbd_server_stats s;
-
-	do {
-		on_server(get_stats, &s);
-	} while (s.open != open || (!open && s.in_flight));
-	return s;
+	return await_server(is_settled, open, "connections do not end");
 }
 
 void random_fill(uint8_t *p, size_t n, uint64_t seed)

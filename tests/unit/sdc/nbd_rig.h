@@ -35,6 +35,10 @@ struct world {
 	void (*fn)(void *arg);
 	void *arg;
 	sem_t done;
+	bool (*reached)(const struct nbd_server_stats *s, unsigned n);
+	unsigned reached_n;
+	struct nbd_server_stats at;
+	sem_t event;
 	pthread_t thread;
 	struct ash_prng rng;
 	struct pending *pending;
@@ -62,7 +66,11 @@ void do_stop(void *arg); /* begins to stop the server; then set w.stopped */
 void was_stopped(void *arg);
 void get_stats(void *arg); /* struct nbd_server_stats * */
 
-/* Waits until so many connections are left. */
+/* Waits until the server, looked at after each of its turns, is as @reached says; return: it then.
+ */
+struct nbd_server_stats await_server(bool (*reached)(const struct nbd_server_stats *s, unsigned n),
+				     unsigned n, const char *what);
+/* Until so many connections are left. */
 struct nbd_server_stats settled(unsigned open);
 
 void random_fill(uint8_t *p, size_t n, uint64_t seed);

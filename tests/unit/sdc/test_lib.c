@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* libashlar and `ashlar nbd` over real sockets, against a toy system. */
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -21,6 +21,7 @@
 #include "common/base/prng.h"
 #include "sdc/lib/ashlar.h"
 #include "sdc/nbd/nbd.h"
+#include "tests/unit/sdc/await.h"
 #include "tests/unit/sdc/toy.h"
 
 #define SIZE (64u << 20)
@@ -256,6 +257,8 @@ static void test_a_second_client_takes_the_volume(void **state)
 }
 
 static int deadlocks;
+static sem_t was_inside;
+
 static void calls_from_inside(struct ash_aio *aio, int status)
 {
 	uint8_t b[512];
@@ -263,63 +266,99 @@ static void calls_from_inside(struct ash_aio *aio, int status)
 	deadlocks += ash_flush(volume) == -EDEADLK;
 	deadlocks += ash_pread(volume, b, 512, 0) == -EDEADLK;
 	deadlocks += ash_close(volume) == -EDEADLK;
-	__atomic_store_n((bool *)aio->arg, true, __ATOMIC_RELEASE);
+	sem_post(&was_inside);
 }
 
 static void test_waiting_inside_a_callback_is_refused(void **state)
 {
-	bool done = false;
-	struct ash_aio aio = {.kind = ASH_AIO_FLUSH, .done = calls_from_inside, .arg = &done};
+	struct ash_aio aio = {.kind = ASH_AIO_FLUSH, .done = calls_from_inside};
 
+	sem_init(&was_inside, 0, 0);
 	ash_aio_submit(volume, &aio);
-	while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE))
-		ash_flush(volume);
+	await(&was_inside, "a flush does not end");
+	sem_destroy(&was_inside);
 	assert_int_equal(deadlocks, 3);
 }
 
 /* ------------------------------------------------------------ the NBD program */
 
-static pid_t start_nbd(const char *path)
+struct program {
+	pid_t pid;
+	char path[64];
+	FILE *log;
+	pthread_t reader;
+	bool ready; /* it says that it listens */
+	sem_t told; /* that, or it has ended */
+};
+
+/* Passes on what the program says, to its end: it must not be held up by a full pipe. */
+static void *read_log(void *arg)
+{
+	struct program *p = arg;
+	char line[2100];
+
+	while (fgets(line, sizeof(line), p->log)) {
+		fputs(line, stderr);
+		if (p->ready || !strstr(line, "event=nbd_ready"))
+			continue;
+		p->ready = true;
+		sem_post(&p->told);
+	}
+	if (!p->ready)
+		sem_post(&p->told);
+	return NULL;
+}
+
+static void start_nbd(struct program *p)
 {
 	const char *volumes[] = {"v1"};
 	struct ash_nbd_opts opts = {.volumes = volumes,
 				    .volume_count = 1,
-				    .socket_path = path,
+				    .socket_path = p->path,
 				    .mdms = mdms,
 				    .guid = TOY_GUID};
-	pid_t pid = fork();
+	int fd[2];
 
-	if (pid == 0)
+	snprintf(p->path, sizeof(p->path), "/tmp/ashlar-test-%d.sock", (int)getpid());
+	assert_int_equal(pipe(fd), 0);
+	p->pid = fork();
+	if (p->pid == 0) {
+		dup2(fd[1], STDERR_FILENO);
+		close(fd[0]);
+		close(fd[1]);
 		_exit(ash_nbd_main(&opts));
-	return pid;
+	}
+	close(fd[1]);
+	p->log = fdopen(fd[0], "r");
+	sem_init(&p->told, 0, 0);
+	assert_int_equal(pthread_create(&p->reader, NULL, read_log, p), 0);
+	await(&p->told, "the NBD server does not come up");
+	assert_true(p->ready);
 }
 
-static struct nbd_handle *nbd_connect_when_ready(const char *path)
+/* Return: its exit status. */
+static int end_nbd(struct program *p)
 {
-	for (int i = 0; i < 20000; i++) {
-		struct nbd_handle *h = nbd_create();
+	int status = -1;
 
-		nbd_set_export_name(h, "v1");
-		if (!nbd_connect_unix(h, path))
-			return h;
-		nbd_close(h);
-		poll(NULL, 0, 5);
-	}
-	fail_msg("the NBD server does not come up");
-	return NULL;
+	kill(p->pid, SIGTERM);
+	assert_int_equal(waitpid(p->pid, &status, 0), p->pid);
+	pthread_join(p->reader, NULL);
+	fclose(p->log);
+	sem_destroy(&p->told);
+	return status;
 }
 
 static void test_nbd_program_serves_until_it_is_told_to_end(void **state)
 {
-	char path[64];
 	uint8_t *a = malloc(1 << 20), *b = malloc(1 << 20);
-	struct nbd_handle *h;
-	int status = -1;
-	pid_t pid;
+	struct nbd_handle *h = nbd_create();
+	static struct program p; /* of its reader too, should the test fail */
+	int status;
 
-	snprintf(path, sizeof(path), "/tmp/ashlar-test-%d.sock", (int)getpid());
-	pid = start_nbd(path);
-	h = nbd_connect_when_ready(path);
+	start_nbd(&p);
+	nbd_set_export_name(h, "v1");
+	assert_int_equal(nbd_connect_unix(h, p.path), 0);
 	toy_trouble(toy, 20, 100, 50, 0);
 	for (unsigned i = 0; i < 200; i++) {
 		fill(a, 1 << 20, i);
@@ -330,10 +369,9 @@ static void test_nbd_program_serves_until_it_is_told_to_end(void **state)
 	assert_int_equal(nbd_flush(h, 0), 0);
 	nbd_shutdown(h, 0);
 	nbd_close(h);
-	kill(pid, SIGTERM);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
+	status = end_nbd(&p);
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-	assert_int_equal(access(path, F_OK), -1);
+	assert_int_equal(access(p.path, F_OK), -1);
 	free(a);
 	free(b);
 }

@@ -224,19 +224,21 @@ static void test_many_in_flight_end_in_any_order(void **state)
 
 /* ------------------------------------------------------------ beginning and end */
 
+static bool are_in_flight(const struct nbd_server_stats *s, unsigned n)
+{
+	return s->in_flight >= n;
+}
+
 static void test_stop_answers_what_was_begun(void **state)
 {
 	int fd = raw_client();
 	uint8_t head[16], data[4096];
-	struct nbd_server_stats s;
 
 	raw_go(fd, "v1");
 	__atomic_store_n(&w.hold, true, __ATOMIC_RELEASE);
 	for (unsigned i = 0; i < 10; i++)
 		raw_request(fd, NBD_CMD_READ, i, 0, 4096);
-	do {
-		on_server(get_stats, &s);
-	} while (s.in_flight < 10);
+	await_server(are_in_flight, 10, "requests do not reach the backend");
 	on_server(do_stop, NULL);
 	w.stopped = true;
 	__atomic_store_n(&w.hold, false, __ATOMIC_RELEASE);

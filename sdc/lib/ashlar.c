@@ -363,6 +363,9 @@ static void aio_done(struct sdc_io *io, int status)
 {
 	struct aio_priv *p = ash_container_of(io, struct aio_priv, io);
 
+	/* Whoever is told that the volume has failed must not read that it lives. */
+	if (status == -ESHUTDOWN || status == -EIO)
+		refresh_info(p->volume);
 	p->aio->done(p->aio, status);
 }
 

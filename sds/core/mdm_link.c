@@ -8,6 +8,10 @@
 #include "common/base/err.h"
 #include "sds/core/sds_int.h"
 
+/* A registration waits for the Raft log's disk: one that is given up while it is under way is
+ * repeated and commits twice. */
+#define REGISTER_MS 5000
+
 /* ------------------------------------------------------------ the map */
 
 static void on_object(void *arg, int kind, uint64_t id)
@@ -165,7 +169,7 @@ static void register_now(struct sds *s)
 	req.r_case = PB__REQUEST__R_SDS_REGISTER;
 	req.sds_register = &reg;
 	s->registering = true;
-	s->ctl->ops->call(s->ctl, &req, 3000, registered, s);
+	s->ctl->ops->call(s->ctl, &req, REGISTER_MS, registered, s);
 	free(found);
 	free(list);
 }

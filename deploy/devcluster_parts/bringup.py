@@ -133,9 +133,11 @@ def bring_up(cluster, say):
     say(f"added {devices} devices; waiting until all are in the pool and every placement group is in sync")
 
     def healthy():
-        if len(sdss) < 2:
-            return True
-        s = ashlar(cluster, "status")
         up = [d for d in ashlar(cluster, "device", "list").get("devices", []) if d.get("state") == "up"]
-        return len(up) == devices and s["pgs"] == cluster.data["pgs"] and s["degraded_pgs"] == s["failed_pgs"] == 0
+        if len(up) < devices:
+            return False
+        if min(cluster.data["fault_sets"], len(sdss)) < 2:
+            return True  # nothing can be placed: the operator is told so, and may add servers
+        s = ashlar(cluster, "status")
+        return s["pgs"] == cluster.data["pgs"] and s["degraded_pgs"] == s["failed_pgs"] == 0
     wait_for("a healthy pool", 90, healthy, cluster)

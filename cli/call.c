@@ -9,6 +9,7 @@
 
 /* A new leader is there within seconds, or not at all. */
 #define LEADER_MS 5000
+#define POLL_MS 100
 
 /* ---------------------------------------------------------------- time */
 
@@ -37,6 +38,16 @@ struct cli_args cli_within(const struct cli_args *a, uint32_t ms)
 	if (cli_left_ms(a) > ms)
 		step.deadline_ms = cli_now_ms() + ms;
 	return step;
+}
+
+bool cli_pause(const struct cli_args *a)
+{
+	const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
+
+	if (cli_left_ms(a) <= POLL_MS)
+		return false;
+	nanosleep(&pause, NULL);
+	return true;
 }
 
 /* ---------------------------------------------------------------- questions */
@@ -118,7 +129,7 @@ Pb__Reply *cli_query_any(const struct cli_args *a, const char *what,
 
 /* ---------------------------------------------------------------- changes */
 
-static int show_change(const struct cli_args *a, const Pb__Reply *reply, const char *text)
+int cli_show_change(const struct cli_args *a, const Pb__Reply *reply, const char *text)
 {
 	static const Pb__AdminReply none = PB__ADMIN_REPLY__INIT;
 	const Pb__AdminReply *r = reply->r_case == PB__REPLY__R_ADMIN ? reply->admin : &none;
@@ -157,12 +168,25 @@ static void name_objects(const struct cli_args *a, Pb__Admin *admin)
 			*names[i].name = cli_text(a, names[i].option);
 }
 
-int cli_command(const struct cli_args *a, Pb__Command__CCase c_case, void *body, const char *what,
-		...)
+Pb__Reply *cli_change(const struct cli_args *a, Pb__Command__CCase c_case, void *body,
+		      struct ash_error *ret_err)
 {
 	Pb__Command cmd = PB__COMMAND__INIT;
 	Pb__Admin admin = PB__ADMIN__INIT;
 	Pb__Request req = PB__REQUEST__INIT;
+
+	cmd.c_case = c_case;
+	cmd.domain_add = body; /* bodies share one place */
+	admin.command = &cmd;
+	name_objects(a, &admin);
+	req.r_case = PB__REQUEST__R_ADMIN;
+	req.admin = &admin;
+	return cli_ask(a, NULL, &req, false, ret_err);
+}
+
+int cli_command(const struct cli_args *a, Pb__Command__CCase c_case, void *body, const char *what,
+		...)
+{
 	struct ash_error err;
 	Pb__Reply *reply;
 	char text[400];
@@ -172,16 +196,10 @@ int cli_command(const struct cli_args *a, Pb__Command__CCase c_case, void *body,
 	va_start(ap, what);
 	vsnprintf(text, sizeof(text), what, ap);
 	va_end(ap);
-	cmd.c_case = c_case;
-	cmd.domain_add = body; /* bodies share one place */
-	admin.command = &cmd;
-	name_objects(a, &admin);
-	req.r_case = PB__REQUEST__R_ADMIN;
-	req.admin = &admin;
-	reply = cli_ask(a, NULL, &req, false, &err);
+	reply = cli_change(a, c_case, body, &err);
 	if (!reply)
 		return cli_fail(a, &err);
-	code = show_change(a, reply, text);
+	code = cli_show_change(a, reply, text);
 	pb__reply__free_unpacked(reply, NULL);
 	return code;
 }

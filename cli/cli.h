@@ -154,6 +154,13 @@ uint32_t cli_left_ms(const struct cli_args *a);
 /* @a with at most @ms left, for one step of a command. */
 struct cli_args cli_within(const struct cli_args *a, uint32_t ms);
 
+/*
+ * A moment between two questions about what goes on elsewhere: an MDM tells an administrator's
+ * connection nothing by itself, only servers and clients of a system follow its map. False when the
+ * time of the command is over.
+ */
+bool cli_pause(const struct cli_args *a);
+
 /* @mdms: NULL = those of @a. NULL and *ret_err when it failed. */
 Pb__Reply *cli_ask(const struct cli_args *a, const char *mdms, Pb__Request *req, bool any,
 		   struct ash_error *ret_err);
@@ -168,6 +175,11 @@ Pb__Reply *cli_query(const struct cli_args *a, const char *what, struct ash_erro
  */
 Pb__Reply *cli_query_any(const struct cli_args *a, const char *what,
 			 struct ash_error *ret_no_leader, struct ash_error *ret_err);
+/* Sends the command of kind @c_case, as cli_command does. NULL and *ret_err when it was refused. */
+Pb__Reply *cli_change(const struct cli_args *a, Pb__Command__CCase c_case, void *body,
+		      struct ash_error *ret_err);
+/* Says @text, and what the MDM notes in @reply. Returns the exit code. */
+int cli_show_change(const struct cli_args *a, const Pb__Reply *reply, const char *text);
 /*
  * Sends the command of kind @c_case with that body (a Pb__Cmd...); objects that it concerns are
  * named by the verb's options (--pool, --sds, ...). Says @what (like "volume \"v1\" created").
@@ -175,6 +187,11 @@ Pb__Reply *cli_query_any(const struct cli_args *a, const char *what,
  */
 int cli_command(const struct cli_args *a, Pb__Command__CCase c_case, void *body, const char *what,
 		...) __attribute__((format(printf, 4, 5)));
+
+/* ---------------------------------------------------------------- device_wait.c */
+
+/* Until the SDS has opened the device @id, or failed: then the error says why. */
+struct ash_error cli_device_wait(const struct cli_args *a, uint64_t id);
 
 /* ---------------------------------------------------------------- object.c */
 

@@ -13,19 +13,33 @@ static const struct cli_opt add_opts[] = {
 	{CLI_NAME_OPT("name", "default: SDS-d1, SDS-d2, ...")},
 	{CLI_DOMAIN("of the pool")},
 	{CLI_FORCE("overwrite what another program's signature on it says is there")},
+	{.name = "no-wait",
+	 .type = CLI_FLAG,
+	 .help = "do not wait until the data server has formatted it"},
 	{0},
 };
 
+/* The device is formatted by its SDS after the MDM has answered. */
 static int add(const struct cli_args *a)
 {
 	Pb__CmdDeviceAdd c = PB__CMD_DEVICE_ADD__INIT;
+	struct ash_error err;
+	Pb__Reply *reply;
+	char text[400];
+	int code;
 
 	c.name = cli_text(a, "name");
 	c.path = cli_text(a, "path");
 	c.force = cli_given(a, "force");
-	return cli_command(a, PB__COMMAND__C_DEVICE_ADD, &c,
-			   "device %s of SDS \"%s\" added to storage pool \"%s\"", c.path,
-			   cli_text(a, "sds"), cli_text(a, "pool"));
+	reply = cli_change(a, PB__COMMAND__C_DEVICE_ADD, &c, &err);
+	if (reply && reply->r_case == PB__REPLY__R_ADMIN && !cli_given(a, "no-wait"))
+		err = cli_device_wait(a, reply->admin->id);
+	snprintf(text, sizeof(text), "device %s of SDS \"%s\" added to storage pool \"%s\"", c.path,
+		 cli_text(a, "sds"), cli_text(a, "pool"));
+	code = ash_failed(&err) ? cli_fail(a, &err) : cli_show_change(a, reply, text);
+	if (reply)
+		pb__reply__free_unpacked(reply, NULL);
+	return code;
 }
 
 static const struct cli_opt remove_opts[] = {

@@ -15,7 +15,6 @@
 
 #define MEMBERS_MAX 5
 #define STEP_MS 5000
-#define POLL_MS 50
 
 static const struct cli_opt create_opts[] = {
 	{.name = "name",
@@ -223,21 +222,7 @@ static struct ash_error tell_all(const struct cli_args *a, struct creation *c)
 
 /* ---------------------------------------------------------------- until it is there */
 
-/*
- * False when the time is over. An MDM tells an administrator's connection nothing by itself: only
- * servers and clients of a system follow its map, and an answer to "create" means that the list is
- * taken, not that a leader has made the system. So the map is asked for again, after a pause.
- */
-static bool pause_and_ask_again(const struct cli_args *a)
-{
-	const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
-
-	if (cli_left_ms(a) <= POLL_MS)
-		return false;
-	nanosleep(&pause, NULL);
-	return true;
-}
-
+/* An answer to "create" means that the list is taken, not that a leader has made the system. */
 static Pb__Reply *wait_for_system(const struct cli_args *a, const struct creation *c,
 				  struct ash_error *ret_err)
 {
@@ -251,7 +236,7 @@ static Pb__Reply *wait_for_system(const struct cli_args *a, const struct creatio
 			return reply;
 		if (reply)
 			pb__reply__free_unpacked(reply, NULL);
-	} while (pause_and_ask_again(a));
+	} while (cli_pause(a));
 	if (!ash_failed(ret_err))
 		*ret_err = ash_error_make(ASH_E_UNREACHABLE, "no leader has made the system");
 	ash_error_wrap(ret_err,

@@ -127,7 +127,7 @@ def bring_up(cluster, say):
            "--pg-count", str(cluster.data["pgs"]), "--spare", cluster.data["spare"])
     for name, n in sdss.items():
         for path in n["devices"]:
-            ashlar(cluster, "device", "add", "--sds", name, "--pool", "pool1", "--path", path)
+            ashlar(cluster, "device", "add", "--sds", name, "--pool", "pool1", "--path", path, "--no-wait")
     ashlar(cluster, "sdc", "add", "--name", "sdc1", "--guid", cluster.data["sdc_guid"])
     devices = sum(len(n["devices"]) for n in sdss.values())
     say(f"added {devices} devices; waiting until all are in the pool and every placement group is in sync")

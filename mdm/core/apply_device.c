@@ -31,6 +31,11 @@ static struct ash_error add_check(const struct mdm_state *st, const void *body)
 		return ash_error_make(ASH_E_INVALID,
 				      "no path is given for a device of SDS \"%s\"; give --path",
 				      sds->name);
+	if (*c->path != '/')
+		return ash_error_make(ASH_E_INVALID,
+				      "device path \"%.255s\" of SDS \"%s\" does not begin with /; "
+				      "give it as that server sees it from its root",
+				      c->path, sds->name);
 	if (strlen(c->path) >= 256)
 		return ash_error_make(ASH_E_INVALID,
 				      "a device path of SDS \"%s\" has %zu characters; 255 are the "

@@ -15,7 +15,7 @@
 	X(JOIN_PROMISE,                                                                            \
 	  "from before the join proposal, the joining copy's acknowledges are needed")             \
 	X(LEASE_BOUND,                                                                             \
-	  "a lease counts only if the granter's rows are not newer than the holder's")             \
+	  "a lease counts only if the holder has the granter's rows, which come along")            \
 	X(LEASE_WAIT, "a new primary waits for the leases that it granted")                        \
 	X(LEASE_READ, "a primary with an in-sync peer serves reads only under a lease")            \
 	X(START_WAIT, "a starting device waits for leases it may have granted before")             \

@@ -196,7 +196,9 @@ void lease_on_ask(struct sds_session *ses, struct ash_msg *msg)
 	struct ash_lease ask;
 	struct ash_buf *buf;
 	uint32_t bytes = sizeof(wire), room = ASH_AUX_MAX_BYTES;
-	bool more = false, behind = msg->h.place_version < sds_place_version(s);
+	/* Bound to the map both ways: what it lacks goes along, or it would serve on for ever. */
+	bool more = false,
+	     behind = ASH_RULE(LEASE_BOUND) && msg->h.place_version < sds_place_version(s);
 
 	if (!peer || ash_lease_decode(msg->data, msg->data_bytes, &ask)) {
 		session_answer(ses, &msg->h, ASH_ST_INVALID, 0, 0, NULL, 0);

@@ -27,6 +27,41 @@ struct checks {
 	struct sim_event look;
 };
 
+/* ------------------------------------------------------------ lost caches */
+
+static void lose_chunk(struct checks *k, unsigned v, uint64_t chunk)
+{
+	hist_lose_caches(k->c->history, k->c->volume_history[v], chunk * 2048, 2048);
+}
+
+/* When every member went down and one lost its cache, the MDM may have to go on with that one: the
+ * first to return is taken for the one that was away, and leaves the set. Nor can it know that one
+ * lost its cache when it takes the other out of the set. */
+static bool may_have_lost(const struct pg_track *t)
+{
+	bool lost = false;
+
+	for (unsigned m = 0; m < t->count; m++) {
+		if (t->fate[m] == FATE_OK)
+			return false;
+		lost |= t->fate[m] == FATE_LOST;
+	}
+	return lost;
+}
+
+static void lose_group(struct checks *k, uint32_t which)
+{
+	struct sim_cluster *c = k->c;
+	struct ash_map_pool *pool;
+	uint32_t pg;
+
+	for (unsigned v = 0; v < c->shape.volumes; v++)
+		for (uint64_t chunk = 0; chunk < c->shape.volume_bytes[v] >> 20; chunk++)
+			if (!ash_map_locate(c->map, c->volume_node[v], chunk, &pool, &pg) &&
+			    pg == which)
+				lose_chunk(k, v, chunk);
+}
+
 /* ------------------------------------------------------------ rows */
 
 static unsigned fault_unit(const struct checks *k, uint64_t device)
@@ -78,6 +113,8 @@ static void track_row(struct checks *k, uint32_t pg, const struct ash_row *row,
 	}
 	if (n)
 		now->count = n; /* else: the last set still counts */
+	if (may_have_lost(now) && !may_have_lost(&was))
+		lose_group(k, pg);
 }
 
 static void on_row(void *arg, struct ash_map_pool *pool, uint32_t pg, const struct ash_row *old)
@@ -107,30 +144,9 @@ static void on_row(void *arg, struct ash_map_pool *pool, uint32_t pg, const stru
 
 /* ------------------------------------------------------------ power loss */
 
-static void lose_chunk(struct checks *k, unsigned v, uint64_t chunk)
-{
-	hist_lose_caches(k->c->history, k->c->volume_history[v], chunk * 2048, 2048);
-}
-
-/* When every member went down and one lost its cache, the MDM may have to go on with that one: the
- * first to return is taken for the one that was away, and leaves the set. */
-static bool may_have_lost(const struct pg_track *t)
-{
-	bool lost = false;
-
-	for (unsigned m = 0; m < t->count; m++) {
-		if (t->fate[m] == FATE_OK)
-			return false;
-		lost |= t->fate[m] == FATE_LOST;
-	}
-	return lost;
-}
-
 void checks_going_down(struct checks *k, const bool *down, bool power)
 {
 	struct sim_cluster *c = k->c;
-	struct ash_map_pool *pool;
-	uint32_t pg;
 
 	for (uint32_t i = 0; i < c->shape.pg_count; i++)
 		for (unsigned m = 0; m < k->pg[i].count; m++) {
@@ -144,11 +160,9 @@ void checks_going_down(struct checks *k, const bool *down, bool power)
 			else if (k->pg[i].fate[m] == FATE_OK)
 				k->pg[i].fate[m] = FATE_GONE;
 		}
-	for (unsigned v = 0; v < c->shape.volumes; v++)
-		for (uint64_t chunk = 0; chunk < c->shape.volume_bytes[v] >> 20; chunk++)
-			if (!ash_map_locate(c->map, c->volume_node[v], chunk, &pool, &pg) &&
-			    may_have_lost(&k->pg[pg]))
-				lose_chunk(k, v, chunk);
+	for (uint32_t pg = 0; pg < c->shape.pg_count; pg++)
+		if (may_have_lost(&k->pg[pg]))
+			lose_group(k, pg);
 }
 
 /* ------------------------------------------------------------ who serves */
@@ -419,8 +433,7 @@ struct checks *checks_new(struct sim_cluster *c, struct load *load)
 		check_fault_units(k, pg, &pool->rows[pg]);
 		track_row(k, pg, &pool->rows[pg], NULL);
 	}
-	c->row_changed = on_row;
-	c->row_changed_arg = k;
+	c->row_watch[0] = (struct sim_row_watch){on_row, k};
 	k->look.fn = on_look;
 	sim_in(c->w, &k->look, LOOK_EVERY);
 	return k;
@@ -429,7 +442,7 @@ struct checks *checks_new(struct sim_cluster *c, struct load *load)
 void checks_free(struct checks *k)
 {
 	sim_cancel(k->c->w, &k->look);
-	k->c->row_changed = NULL;
+	k->c->row_watch[0] = (struct sim_row_watch){0};
 	free(k->pg);
 	free(k);
 }

@@ -28,7 +28,7 @@ void sim_draw_shape(struct sim_world *w, struct sim_shape *s)
 	s->volumes = (unsigned)sim_between(w, 1, SIM_VOLUMES_MAX - 1);
 	s->pg_count = 16u << sim_below(w, 2);
 	s->disk_bytes = 256ull << 20;
-	s->lease_ms = 600;
+	s->lease_ms = sim_chance(w, 600) ? 600 : (uint32_t)sim_between(w, 3, 40) * 100;
 	for (unsigned i = 0; i < s->sdss; i++)
 		s->fault_set_of[i] = i % s->fault_sets;
 	for (unsigned i = 0; i < s->sdss; i++)
@@ -328,8 +328,9 @@ static void on_row(void *arg, struct ash_map_pool *pool, uint32_t pg, const stru
 {
 	struct sim_cluster *c = arg;
 
-	if (c->row_changed)
-		c->row_changed(c->row_changed_arg, pool, pg, old);
+	for (unsigned i = 0; i < 2; i++)
+		if (c->row_watch[i].changed)
+			c->row_watch[i].changed(c->row_watch[i].arg, pool, pg, old);
 }
 
 void sim_cluster_follow(struct sim_cluster *c)

@@ -78,9 +78,11 @@ struct sim_cluster {
 	struct sim_ctl *operator_ctl;
 	/* what the leading MDM has committed, as an administrator gets it */
 	struct ash_map *map;
-	void (*row_changed)(void *arg, struct ash_map_pool *pool, uint32_t pg,
-			    const struct ash_row *old);
-	void *row_changed_arg;
+	struct sim_row_watch {
+		void (*changed)(void *arg, struct ash_map_pool *pool, uint32_t pg,
+				const struct ash_row *old);
+		void *arg;
+	} row_watch[2]; /* of the checks, of the faults */
 };
 
 void sim_draw_shape(struct sim_world *w, struct sim_shape *shape);

@@ -26,7 +26,7 @@ struct lane {
 	struct link *link;
 	struct letter *first, **last;
 	struct sim_event event;
-	uint64_t last_at, blocked_since;
+	uint64_t last_at, blocked_since, held_until;
 };
 
 /* One connection. Lives until both ends are gone and nothing is on its way. */
@@ -63,6 +63,7 @@ struct sim_ctl {
 	bool up;
 	uint64_t next_id, hello_id;
 	int hint; /* member that is said to lead, -1 unknown */
+	uint64_t deaf_until;
 	struct call *calls, **calls_end;
 	struct sim_event connect_event;
 };
@@ -166,6 +167,10 @@ static void on_lane_event(struct sim_event *event)
 	struct sim_world *w = l->mdm->w;
 	struct letter *m;
 
+	if (lane->held_until > w->now) {
+		sim_at(w, &lane->event, lane->held_until);
+		return;
+	}
 	/* That a connection is over is found out at each end, without a message. */
 	if (blocked(lane) && lane->first && lane->first->kind != LETTER_CLOSE) {
 		if (!lane->blocked_since)
@@ -493,9 +498,10 @@ static void letter_run(struct sim_item *item)
 
 /* ------------------------------------------------------------ connecting */
 
-static void init_lane(struct link *l, struct lane *lane)
+static void init_lane(struct link *l, struct lane *lane, uint64_t held_until)
 {
 	lane->link = l;
+	lane->held_until = held_until;
 	lane->last = &lane->first;
 	lane->event.fn = on_lane_event;
 }
@@ -541,8 +547,8 @@ static void on_connect(struct sim_event *event)
 	l->mdm = mdm;
 	l->ctl = ctl;
 	l->member = m;
-	init_lane(l, &l->lane[0]);
-	init_lane(l, &l->lane[1]);
+	init_lane(l, &l->lane[0], ctl->deaf_until);
+	init_lane(l, &l->lane[1], 0);
 	l->next = mdm->links;
 	mdm->links = l;
 	ctl->link = l;
@@ -607,6 +613,23 @@ void sim_mdm_unreachable(struct sim_mdm *mdm, uint64_t until, bool break_now)
 		next = l->next;
 		break_link(l);
 	}
+}
+
+void sim_ctl_deafen(struct sim_ctl *ctl, uint64_t until)
+{
+	ctl->deaf_until = until;
+	if (ctl->link)
+		ctl->link->lane[0].held_until = until;
+}
+
+void sim_ctl_hold(struct sim_ctl *ctl, uint64_t until)
+{
+	struct link *l = ctl->link;
+
+	if (!l)
+		return;
+	l->lane[1].held_until = until;
+	post(l, false, LETTER_CLOSE, 0, NULL, NULL);
 }
 
 void sim_mdm_heal(struct sim_mdm *mdm)

@@ -1,44 +1,42 @@
 /* SPDX-License-Identifier: MIT */
-#include "tests/sim/faults.h"
+#include "tests/sim/faults_int.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct faults {
-	struct sim_cluster *c;
-	struct load *load;
-	struct checks *checks;
-	struct fault_opts opts;
-	unsigned left;
-	unsigned rot_sds; /* keeps its power and its process, so that its checksums are known */
-	struct sim_event next, sdc_return, heal_cut;
-	struct sim_sdc *away;
-};
+#define SECOND_WITHIN (6 * SIM_S)
 
+/* @second: how gladly it comes as the second of two, when the system is busy with the first. */
 static const struct {
 	const char *name;
-	unsigned weight;
+	unsigned weight, second;
 } kinds[FAULT_KINDS] = {
-	[FAULT_SDS_CRASH] = {"sds_crash", 20},
-	[FAULT_SDS_POWER] = {"sds_power", 16},
-	[FAULT_ALL_CRASH] = {"all_crash", 4},
-	[FAULT_ALL_POWER] = {"all_power", 6},
-	[FAULT_PAUSE] = {"pause", 12},
-	[FAULT_CONN_RESET] = {"conn_reset", 10},
-	[FAULT_HALF_OPEN] = {"half_open", 10},
-	[FAULT_NET_SLOW] = {"net_slow", 5},
-	[FAULT_SLOW_DISK] = {"slow_disk", 6},
-	[FAULT_STUCK_DISK] = {"stuck_disk", 5},
-	[FAULT_MEDIUM_ERROR] = {"medium_error", 6},
-	[FAULT_BITROT] = {"bitrot", 6},
-	[FAULT_MDM_UNREACHABLE] = {"mdm_unreachable", 5},
-	[FAULT_MDM_STALL] = {"mdm_stall", 5},
-	[FAULT_MDM_FAILOVER] = {"mdm_failover", 6},
-	[FAULT_MDM_SNAPSHOT] = {"mdm_snapshot", 4},
-	[FAULT_SDC_CRASH] = {"sdc_crash", 8},
-	[FAULT_PARTITION] = {"partition", 6},
-	[FAULT_FULL_POOL] = {"full_pool", 20},
-	[FAULT_DRAIN_POOL] = {"drain_pool", 20},
+	[FAULT_SDS_CRASH] = {"sds_crash", 20, 20},
+	[FAULT_SDS_POWER] = {"sds_power", 16, 20},
+	[FAULT_ALL_CRASH] = {"all_crash", 4, 1},
+	[FAULT_ALL_POWER] = {"all_power", 6, 1},
+	[FAULT_PAIR_CRASH] = {"pair_crash", 8, 2},
+	[FAULT_PAUSE] = {"pause", 12, 8},
+	[FAULT_CONN_RESET] = {"conn_reset", 8, 4},
+	[FAULT_HALF_OPEN] = {"half_open", 10, 2},
+	[FAULT_NET_SLOW] = {"net_slow", 5, 2},
+	[FAULT_HOLD] = {"hold", 6, 6},
+	[FAULT_SLOW_DISK] = {"slow_disk", 6, 2},
+	[FAULT_STUCK_DISK] = {"stuck_disk", 5, 2},
+	[FAULT_MEDIUM_ERROR] = {"medium_error", 6, 0},
+	[FAULT_BITROT] = {"bitrot", 6, 0},
+	[FAULT_MDM_UNREACHABLE] = {"mdm_unreachable", 5, 2},
+	[FAULT_MDM_STALL] = {"mdm_stall", 5, 2},
+	[FAULT_MDM_FAILOVER] = {"mdm_failover", 6, 6},
+	[FAULT_MDM_SNAPSHOT] = {"mdm_snapshot", 4, 0},
+	[FAULT_ROWS_LATE] = {"rows_late", 6, 10},
+	[FAULT_REPORTS_LATE] = {"reports_late", 6, 6},
+	[FAULT_WALL_STEP] = {"wall_step", 3, 0},
+	[FAULT_SDC_CRASH] = {"sdc_crash", 12, 4},
+	[FAULT_PARTITION] = {"partition", 5, 0},
+	[FAULT_SPLIT] = {"split", 14, 24},
+	[FAULT_FULL_POOL] = {"full_pool", 20, 0},
+	[FAULT_DRAIN_POOL] = {"drain_pool", 20, 0},
 };
 
 int fault_find(const char *name)
@@ -54,286 +52,111 @@ const char *fault_name(enum fault_kind kind)
 	return kinds[kind].name;
 }
 
-static struct sim_sds *any_sds(struct faults *f)
+struct sim_sds *fault_any_sds(struct faults *f)
 {
 	return &f->c->sds[sim_below(f->c->w, f->c->shape.sdss)];
 }
 
-static struct sim_disk *any_disk(struct faults *f)
+struct sim_disk *fault_any_disk(struct faults *f)
 {
-	return any_sds(f)->disk[sim_below(f->c->w, f->c->shape.disks)];
+	return fault_any_sds(f)->disk[sim_below(f->c->w, f->c->shape.disks)];
 }
 
-static bool has_rot(const struct faults *f)
+bool fault_has_rot(const struct faults *f)
 {
-	return f->opts.kinds & 1u << FAULT_BITROT;
+	return f->opts.kinds & 1ull << FAULT_BITROT;
 }
 
-/* ------------------------------------------------------------ crashes */
+/* ------------------------------------------------------------ whom */
 
-static uint64_t away_ns(struct sim_world *w)
+static struct sim_sds *sds_of(struct faults *f, const struct ash_row *row, unsigned i)
 {
-	switch (sim_below(w, 4)) {
-	case 0:
-		return 5 * SIM_MS + sim_below(w, 50 * SIM_MS);
-	case 1:
-		return 50 * SIM_MS + sim_below(w, 1500 * SIM_MS);
-	default:
-		return SIM_S + sim_below(w, 3 * SIM_S);
-	}
+	return i < row->replicas ? sim_sds_of_device(f->c, row->replica[i].device, NULL) : NULL;
 }
 
-static void crash(struct faults *f, struct sim_sds *s, bool power)
+/* The primary of a random group and another of its copies. */
+static struct subject any_subject(struct faults *f)
 {
-	bool down[SIM_SDS_MAX] = {false};
+	const struct ash_map_pool *pool = ash_map_pool(f->c->map, f->c->pool);
+	const struct ash_row *row = &pool->rows[sim_below(f->c->w, pool->pg_count)];
+	struct subject x = {.p = sds_of(f, row, row->primary)};
 
-	down[s->index] = true;
-	checks_going_down(f->checks, down, power);
-	sim_sds_kill(s, power);
-	sim_sds_start_in(s, away_ns(f->c->w) + (power ? 200 * SIM_MS : 0));
+	for (unsigned i = 0; i < row->replicas; i++)
+		if (i != row->primary)
+			x.o = sds_of(f, row, i);
+	if (!x.p)
+		x.p = fault_any_sds(f);
+	return x.p == x.o ? (struct subject){.p = x.p} : x;
 }
 
-static void one_crashes(struct faults *f, bool power)
-{
-	struct sim_sds *s = any_sds(f);
+/* ------------------------------------------------------------ what rows tell */
 
-	if (!s->p || (has_rot(f) && s->index == f->rot_sds))
-		return;
-	if (power)
-		f->c->w->n.sds_power_loss++;
-	else
-		f->c->w->n.sds_crash++;
-	crash(f, s, power);
+static uint8_t state_of(const struct ash_row *row, uint64_t device)
+{
+	for (unsigned i = 0; i < row->replicas; i++)
+		if (row->replica[i].device == device)
+			return row->replica[i].state;
+	return ASH_REPLICA_ABSENT;
 }
 
-static void all_crash(struct faults *f, bool power)
+static uint64_t leader_of(const struct ash_row *row)
 {
-	struct sim_world *w = f->c->w;
-	bool down[SIM_SDS_MAX];
-
-	if (has_rot(f))
-		return;
-	if (power)
-		w->n.all_power_loss++;
-	else
-		w->n.all_crash++;
-	for (unsigned i = 0; i < f->c->shape.sdss; i++)
-		down[i] = true;
-	checks_going_down(f->checks, down, power);
-	for (unsigned i = 0; i < f->c->shape.sdss; i++) {
-		sim_sds_kill(&f->c->sds[i], power);
-		sim_sds_start_in(&f->c->sds[i], away_ns(w));
-	}
+	return row->primary == ASH_NO_PRIMARY ? 0 : row->replica[row->primary].device;
 }
 
-static void pause_one(struct faults *f)
+static enum row_event classify(struct faults *f, const struct ash_row *row,
+			       const struct ash_row *old, struct subject *ret_subject)
 {
-	struct sim_sds *s = any_sds(f);
-	struct sim_world *w = f->c->w;
-	uint64_t ns = 20 * SIM_MS + sim_below(w, sim_chance(w, 500) ? 600 * SIM_MS : 4 * SIM_S);
+	enum row_event event = ROW_NOTHING;
 
-	if (!s->p || s->p->paused)
-		return;
-	w->n.sds_pause++;
-	sim_trace(w, "event=pause sds=%s ms=%llu", s->host.name, (unsigned long long)(ns / SIM_MS));
-	sim_proc_pause(s->p, ns);
-}
+	*ret_subject = (struct subject){.p = sds_of(f, row, row->primary)};
+	if (!old || !ret_subject->p)
+		return ROW_NOTHING;
+	for (unsigned i = 0; i < row->replicas; i++) {
+		uint8_t now = row->replica[i].state, was = state_of(old, row->replica[i].device);
 
-static void on_sdc_return(struct sim_event *event)
-{
-	struct faults *f = sim_container(event, struct faults, sdc_return);
-	struct sim_sdc *s = f->away;
-
-	f->away = NULL;
-	sim_sdc_start(s);
-	load_start(f->load, s);
-}
-
-static void sdc_crashes(struct faults *f)
-{
-	struct sim_world *w = f->c->w;
-	struct sim_sdc *s = &f->c->sdc[sim_below(w, f->c->shape.sdcs)];
-
-	if (f->away || !s->p)
-		return;
-	w->n.sdc_crash++;
-	sim_sdc_kill(s);
-	load_killed(f->load, s);
-	f->away = s;
-	sim_in(w, &f->sdc_return, SIM_MS + sim_below(w, SIM_S));
-}
-
-/* ------------------------------------------------------------ network */
-
-static void on_heal_cut(struct sim_event *event)
-{
-	struct faults *f = sim_container(event, struct faults, heal_cut);
-
-	for (unsigned a = 0; a < SIM_HOSTS_MAX; a++)
-		for (unsigned b = 0; b < SIM_HOSTS_MAX; b++)
-			if (f->c->fabric.cut[a][b])
-				sim_net_cut(&f->c->fabric, f->c->fabric.host[a],
-					    f->c->fabric.host[b], false);
-}
-
-/* One host against some of the others, in one or both directions. */
-static void partition(struct faults *f)
-{
-	struct sim_world *w = f->c->w;
-	struct sim_host *one = &any_sds(f)->host;
-	unsigned way = (unsigned)sim_below(w, 3), share = sim_chance(w, 400) ? 1000 : 400;
-
-	if (sim_scheduled(&f->heal_cut))
-		return;
-	w->n.partition++;
-	for (unsigned i = 1; i < SIM_HOSTS_MAX; i++) {
-		struct sim_host *other = f->c->fabric.host[i];
-
-		if (!other || other == one || !sim_chance(w, share))
+		if (i == row->primary || now == was)
 			continue;
-		sim_trace(w, "event=cut a=%s b=%s way=%u", one->name, other->name, way);
-		if (way != 0)
-			sim_net_cut(&f->c->fabric, one, other, true);
-		if (way != 1)
-			sim_net_cut(&f->c->fabric, other, one, true);
+		ret_subject->o = sds_of(f, row, i);
+		event = now == ASH_REPLICA_IN_SYNC    ? ROW_JOINED
+			: now == ASH_REPLICA_BUILDING ? ROW_BUILDS
+						      : ROW_LEFT;
 	}
-	sim_in(w, &f->heal_cut, 100 * SIM_MS + sim_below(w, 8 * SIM_S));
+	return leader_of(row) != leader_of(old) ? ROW_PROMOTED : event;
 }
 
-static void slow_network(struct faults *f)
-{
-	struct sim_world *w = f->c->w;
-
-	f->c->fabric.slow_until[any_sds(f)->host.index] = w->now + sim_below(w, 2 * SIM_S);
-	w->n.net_stall++;
-}
-
-/* ------------------------------------------------------------ disks */
-
-static bool is_client_data(void *arg, const uint8_t page[4096])
+static void on_row(void *arg, struct ash_map_pool *pool, uint32_t pg, const struct ash_row *old)
 {
 	struct faults *f = arg;
-	unsigned volume;
-	uint64_t lba;
-
-	for (unsigned s = 0; s < 8; s++)
-		if (hist_recognise(f->c->history, page + s * 512, &volume, &lba))
-			return true;
-	return false;
-}
-
-static uint64_t pick_block(struct faults *f, struct sim_disk *disk)
-{
-	uint64_t at = sim_disk_pick_page(disk, is_client_data, f), lba = 0;
-	uint8_t page[4096];
-	unsigned volume = 0;
-
-	if (at == UINT64_MAX)
-		return at;
-	sim_disk_peek(disk, at, page);
-	for (unsigned s = 0; s < 8; s++)
-		if (hist_recognise(f->c->history, page + s * 512, &volume, &lba))
-			break;
-	sim_trace(f->c->w, "event=damage disk=%s offset=%llu volume=%u lba=%llu",
-		  sim_disk_path(disk), (unsigned long long)at, volume, (unsigned long long)lba);
-	load_expect_errors(f->load, volume, lba & ~7ull, 8);
-	return at;
-}
-
-static void medium_error(struct faults *f)
-{
-	struct sim_disk *disk = any_disk(f);
-	unsigned n = (unsigned)sim_between(f->c->w, 1, 4);
-
-	while (n--) {
-		uint64_t at = pick_block(f, disk);
-
-		if (at == UINT64_MAX)
-			return;
-		f->c->w->n.medium_error++;
-		sim_disk_medium_error(disk, at);
-	}
-}
-
-static void bitrot(struct faults *f)
-{
-	struct sim_sds *s = &f->c->sds[f->rot_sds];
-	struct sim_disk *disk = s->disk[sim_below(f->c->w, f->c->shape.disks)];
-	unsigned n = (unsigned)sim_between(f->c->w, 1, 4);
-
-	while (n--) {
-		uint64_t at = pick_block(f, disk);
-
-		if (at == UINT64_MAX)
-			return;
-		f->c->w->n.bitrot++;
-		sim_disk_rot(disk, at);
-	}
-}
-
-static void slow_disk(struct faults *f)
-{
 	struct sim_world *w = f->c->w;
+	struct subject x;
 
-	w->n.slow_disk++;
-	sim_disk_slow(any_disk(f), w->now + sim_below(w, 2 * SIM_S),
-		      (unsigned)sim_between(w, 10, 200));
-}
-
-static void stuck_disk(struct faults *f)
-{
-	struct sim_world *w = f->c->w;
-
-	w->n.stuck_disk++;
-	sim_disk_stick(any_disk(f), w->now + 200 * SIM_MS + sim_below(w, 4 * SIM_S));
+	if (f->waits_for == ROW_NOTHING || pool->id != f->c->pool ||
+	    classify(f, &pool->rows[pg], old, &x) != f->waits_for || !sim_chance(w, 300))
+		return;
+	f->waits_for = ROW_NOTHING;
+	f->subject = x;
+	sim_cancel(w, &f->second_over);
+	/* Mostly before anybody has heard of the row; never from inside of the MDM. */
+	sim_in(w, &f->second_event, sim_chance(w, 600) ? 1 : sim_below(w, 4 * SIM_MS));
 }
 
 /* ------------------------------------------------------------ schedule */
 
-static void happen(struct faults *f, enum fault_kind kind)
+static void wall_step(struct faults *f)
+{
+	struct sim_world *w = f->c->w;
+	int64_t most = (sim_chance(w, 500) ? 3600ll : 315360000ll) * 1000;
+
+	sim_mdm_wall_step(f->c->mdm, sim_chance(w, 300) ? -1 : (int)sim_below(w, SIM_MDMS),
+			  (int64_t)sim_below(w, (uint64_t)(2 * most)) - most);
+}
+
+static void mdm_fault(struct faults *f, enum fault_kind kind)
 {
 	struct sim_world *w = f->c->w;
 
-	sim_trace(w, "event=fault kind=%s", kinds[kind].name);
 	switch (kind) {
-	case FAULT_SDS_CRASH:
-		one_crashes(f, false);
-		break;
-	case FAULT_SDS_POWER:
-		one_crashes(f, true);
-		break;
-	case FAULT_ALL_CRASH:
-		all_crash(f, false);
-		break;
-	case FAULT_ALL_POWER:
-		all_crash(f, true);
-		break;
-	case FAULT_PAUSE:
-		pause_one(f);
-		break;
-	case FAULT_CONN_RESET:
-		sim_net_break(&f->c->fabric, NULL, NULL, SIM_BREAK_BOTH,
-			      (unsigned)sim_between(w, 1, 6));
-		break;
-	case FAULT_HALF_OPEN:
-		sim_net_break(&f->c->fabric, NULL, NULL, SIM_BREAK_HALF,
-			      (unsigned)sim_between(w, 1, 4));
-		break;
-	case FAULT_NET_SLOW:
-		slow_network(f);
-		break;
-	case FAULT_SLOW_DISK:
-		slow_disk(f);
-		break;
-	case FAULT_STUCK_DISK:
-		stuck_disk(f);
-		break;
-	case FAULT_MEDIUM_ERROR:
-		medium_error(f);
-		break;
-	case FAULT_BITROT:
-		bitrot(f);
-		break;
 	case FAULT_MDM_UNREACHABLE:
 		sim_mdm_unreachable(f->c->mdm, w->now + 50 * SIM_MS + sim_below(w, 4 * SIM_S),
 				    sim_chance(w, 500));
@@ -347,11 +170,84 @@ static void happen(struct faults *f, enum fault_kind kind)
 	case FAULT_MDM_SNAPSHOT:
 		sim_mdm_install_snapshot(f->c->mdm);
 		break;
-	case FAULT_SDC_CRASH:
-		sdc_crashes(f);
+	default:
+		wall_step(f);
+		break;
+	}
+}
+
+static void net_fault(struct faults *f, enum fault_kind kind, const struct subject *x,
+		      struct sim_sds *one)
+{
+	struct sim_world *w = f->c->w;
+
+	switch (kind) {
+	case FAULT_CONN_RESET:
+		sim_net_break(&f->c->fabric, NULL, NULL, SIM_BREAK_BOTH,
+			      (unsigned)sim_between(w, 1, 6));
+		break;
+	case FAULT_HALF_OPEN:
+		sim_net_break(&f->c->fabric, NULL, NULL, SIM_BREAK_HALF,
+			      (unsigned)sim_between(w, 1, 4));
+		break;
+	case FAULT_NET_SLOW:
+		fault_slow_network(f);
+		break;
+	case FAULT_HOLD:
+		fault_hold(f, x);
+		break;
+	case FAULT_ROWS_LATE:
+		fault_rows_late(f, one);
+		break;
+	case FAULT_REPORTS_LATE:
+		fault_reports_late(f, one);
 		break;
 	case FAULT_PARTITION:
-		partition(f);
+		fault_partition(f);
+		break;
+	default:
+		fault_split(f, x);
+		break;
+	}
+}
+
+/* @quick: one that crashes is back at once. */
+static void happen(struct faults *f, enum fault_kind kind, const struct subject *x, bool quick)
+{
+	struct sim_world *w = f->c->w;
+	struct sim_sds *one = x->o && sim_chance(w, 400) ? x->o : x->p;
+	struct sim_disk *disk = one->disk[sim_below(w, f->c->shape.disks)];
+
+	sim_trace(w, "event=fault kind=%s", kinds[kind].name);
+	switch (kind) {
+	case FAULT_SDS_CRASH:
+	case FAULT_SDS_POWER:
+		fault_crash(f, one, kind == FAULT_SDS_POWER, quick);
+		break;
+	case FAULT_ALL_CRASH:
+	case FAULT_ALL_POWER:
+		fault_all_crash(f, kind == FAULT_ALL_POWER);
+		break;
+	case FAULT_PAIR_CRASH:
+		fault_pair_crash(f, x);
+		break;
+	case FAULT_PAUSE:
+		fault_pause(f, one);
+		break;
+	case FAULT_SLOW_DISK:
+		fault_slow_disk(f, disk);
+		break;
+	case FAULT_STUCK_DISK:
+		fault_stuck_disk(f, disk);
+		break;
+	case FAULT_MEDIUM_ERROR:
+		fault_medium_error(f);
+		break;
+	case FAULT_BITROT:
+		fault_bitrot(f);
+		break;
+	case FAULT_SDC_CRASH:
+		fault_sdc_crash(f);
 		break;
 	case FAULT_FULL_POOL:
 		w->n.full_pool += load_fill(f->load);
@@ -359,7 +255,15 @@ static void happen(struct faults *f, enum fault_kind kind)
 	case FAULT_DRAIN_POOL:
 		load_drain(f->load);
 		break;
-	case FAULT_KINDS:
+	case FAULT_MDM_UNREACHABLE:
+	case FAULT_MDM_STALL:
+	case FAULT_MDM_FAILOVER:
+	case FAULT_MDM_SNAPSHOT:
+	case FAULT_WALL_STEP:
+		mdm_fault(f, kind);
+		break;
+	default:
+		net_fault(f, kind, x, one);
 		break;
 	}
 }
@@ -372,23 +276,63 @@ static bool has_sparse(const struct faults *f)
 	return false;
 }
 
-static enum fault_kind draw_kind(struct faults *f)
+static unsigned weight_of(const struct faults *f, unsigned kind, bool second)
+{
+	if (!(f->opts.kinds & 1ull << kind))
+		return 0;
+	return second ? kinds[kind].second : kinds[kind].weight;
+}
+
+/* FAULT_KINDS: none is allowed. */
+static enum fault_kind draw_kind(struct faults *f, bool second)
 {
 	unsigned sum = 0, at;
 
 	for (unsigned i = 0; i < FAULT_KINDS; i++)
-		if (f->opts.kinds & 1u << i)
-			sum += kinds[i].weight;
+		sum += weight_of(f, i, second);
 	at = (unsigned)sim_below(f->c->w, sum);
-	for (unsigned i = 0; i < FAULT_KINDS; i++) {
-		if (!(f->opts.kinds & 1u << i))
-			continue;
-		if (at < kinds[i].weight)
+	for (unsigned i = 0; sum && i < FAULT_KINDS; i++) {
+		unsigned weight = weight_of(f, i, second);
+
+		if (at < weight)
 			return (enum fault_kind)i;
-		at -= kinds[i].weight;
+		at -= weight;
 	}
-	return FAULT_SDS_CRASH;
+	return FAULT_KINDS;
 }
+
+/* ------------------------------------------------------------ the second of two */
+
+static void expect_second(struct faults *f)
+{
+	static const enum row_event events[] = {ROW_JOINED,   ROW_JOINED, ROW_PROMOTED,
+						ROW_PROMOTED, ROW_LEFT,	  ROW_BUILDS};
+	struct sim_world *w = f->c->w;
+
+	if (f->waits_for != ROW_NOTHING || sim_scheduled(&f->second_event) || !sim_chance(w, 500))
+		return;
+	f->second = draw_kind(f, true);
+	if (f->second == FAULT_KINDS)
+		return;
+	f->waits_for = events[sim_below(w, sizeof(events) / sizeof(events[0]))];
+	sim_in(w, &f->second_over, SECOND_WITHIN);
+}
+
+static void on_second(struct sim_event *event)
+{
+	struct faults *f = sim_container(event, struct faults, second_event);
+	struct sim_world *w = f->c->w;
+
+	w->n.second_faults++;
+	happen(f, f->second, &f->subject, sim_chance(w, 700));
+}
+
+static void on_second_over(struct sim_event *event)
+{
+	sim_container(event, struct faults, second_over)->waits_for = ROW_NOTHING;
+}
+
+/* ------------------------------------------------------------ life */
 
 static uint64_t gap(struct faults *f)
 {
@@ -401,9 +345,11 @@ static uint64_t gap(struct faults *f)
 static void on_next(struct sim_event *event)
 {
 	struct faults *f = sim_container(event, struct faults, next);
+	struct subject x = any_subject(f);
 
 	f->left--;
-	happen(f, draw_kind(f));
+	happen(f, draw_kind(f, false), &x, false);
+	expect_second(f);
 	if (f->left)
 		sim_in(f->c->w, &f->next, gap(f));
 }
@@ -420,22 +366,40 @@ struct faults *faults_new(struct sim_cluster *c, struct load *load, struct check
 	f->checks = checks;
 	f->opts = *opts;
 	if (!has_sparse(f))
-		f->opts.kinds &= ~(1u << FAULT_FULL_POOL | 1u << FAULT_DRAIN_POOL);
+		f->opts.kinds &= ~(1ull << FAULT_FULL_POOL | 1ull << FAULT_DRAIN_POOL);
 	f->left = f->opts.kinds ? opts->count : 0;
 	f->rot_sds = (unsigned)sim_below(c->w, c->shape.sdss);
+	f->waits_for = ROW_NOTHING;
 	f->next.fn = on_next;
-	f->sdc_return.fn = on_sdc_return;
-	f->heal_cut.fn = on_heal_cut;
+	f->second_event.fn = on_second;
+	f->second_over.fn = on_second_over;
+	fault_sds_init(f);
+	fault_net_init(f);
+	c->row_watch[1] = (struct sim_row_watch){on_row, f};
 	if (f->left)
 		sim_in(c->w, &f->next, 200 * SIM_MS + gap(f));
 	return f;
 }
 
+/* Nothing more begins. */
+static void stop(struct faults *f)
+{
+	struct sim_world *w = f->c->w;
+
+	f->left = 0;
+	f->waits_for = ROW_NOTHING;
+	sim_cancel(w, &f->next);
+	sim_cancel(w, &f->second_event);
+	sim_cancel(w, &f->second_over);
+	fault_sds_cancel(f);
+}
+
 void faults_free(struct faults *f)
 {
-	sim_cancel(f->c->w, &f->next);
+	stop(f);
 	sim_cancel(f->c->w, &f->sdc_return);
 	sim_cancel(f->c->w, &f->heal_cut);
+	f->c->row_watch[1] = (struct sim_row_watch){0};
 	free(f);
 }
 
@@ -450,13 +414,10 @@ void faults_heal(struct faults *f)
 	struct sim_world *w = c->w;
 
 	sim_trace(w, "event=heal");
-	f->left = 0;
-	sim_cancel(w, &f->next);
-	on_heal_cut(&f->heal_cut);
-	sim_cancel(w, &f->heal_cut);
+	stop(f);
+	fault_net_heal(f);
 	sim_mdm_stall(c->mdm, 0);
 	sim_mdm_heal(c->mdm);
-	memset(c->fabric.slow_until, 0, sizeof(c->fabric.slow_until));
 	for (unsigned i = 0; i < c->shape.sdss; i++) {
 		for (unsigned d = 0; d < c->shape.disks; d++) {
 			sim_disk_slow(c->sds[i].disk[d], 0, 1);

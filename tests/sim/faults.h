@@ -10,10 +10,12 @@ enum fault_kind {
 	FAULT_SDS_POWER,
 	FAULT_ALL_CRASH,
 	FAULT_ALL_POWER,
+	FAULT_PAIR_CRASH,
 	FAULT_PAUSE,
 	FAULT_CONN_RESET,
 	FAULT_HALF_OPEN,
 	FAULT_NET_SLOW,
+	FAULT_HOLD,
 	FAULT_SLOW_DISK,
 	FAULT_STUCK_DISK,
 	FAULT_MEDIUM_ERROR,
@@ -22,8 +24,12 @@ enum fault_kind {
 	FAULT_MDM_STALL,
 	FAULT_MDM_FAILOVER,
 	FAULT_MDM_SNAPSHOT,
+	FAULT_ROWS_LATE,
+	FAULT_REPORTS_LATE,
+	FAULT_WALL_STEP,
 	FAULT_SDC_CRASH,
 	FAULT_PARTITION,
+	FAULT_SPLIT,
 	FAULT_FULL_POOL,
 	FAULT_DRAIN_POOL,
 	FAULT_KINDS,
@@ -34,7 +40,7 @@ struct faults;
 struct fault_opts {
 	unsigned count;	 /* how many happen */
 	uint64_t gap_ns; /* typical pause between two */
-	uint32_t kinds;	 /* bit per fault_kind */
+	uint64_t kinds;	 /* bit per fault_kind */
 };
 
 struct faults *faults_new(struct sim_cluster *c, struct load *load, struct checks *checks,

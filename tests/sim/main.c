@@ -37,11 +37,11 @@ struct totals {
 
 /* ------------------------------------------------------------ scenarios */
 
-#define BIT(kind) (1u << (kind))
+#define BIT(kind) (1ull << (kind))
 
 static const struct {
 	const char *name, *text;
-	uint32_t kinds;
+	uint64_t kinds;
 } scenarios[] = {
 	{"calm", "nothing goes wrong", 0},
 	{"crash", "processes and hosts of SDSs crash and return, all at once, too",
@@ -52,7 +52,7 @@ static const struct {
 	{"all", "everything", BIT(FAULT_KINDS) - 1},
 };
 
-static bool find_scenario(const char *name, uint32_t *ret_kinds)
+static bool find_scenario(const char *name, uint64_t *ret_kinds)
 {
 	char list[256], *save = NULL;
 

@@ -526,6 +526,14 @@ void sim_mdm_stall(struct sim_mdm *mdm, uint64_t until)
 	mdm->stalled_until = until;
 }
 
+void sim_mdm_wall_step(struct sim_mdm *mdm, int member, int64_t ms)
+{
+	for (int i = 0; i < (int)mdm->members; i++)
+		if (member < 0 || member == i)
+			mdm->member[i].wall_step_ms = ms;
+	mdm->w->n.wall_steps++;
+}
+
 void sim_mdm_watch(struct sim_mdm *mdm, void (*applied)(void *arg), void *arg)
 {
 	mdm->watch = applied;

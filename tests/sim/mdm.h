@@ -35,6 +35,8 @@ void sim_mdm_commit_latency(struct sim_mdm *mdm, uint64_t ns);
 void sim_mdm_stall(struct sim_mdm *mdm, uint64_t until);
 /* No control channel works before @until; @break_now: those that are up end. */
 void sim_mdm_unreachable(struct sim_mdm *mdm, uint64_t until, bool break_now);
+/* The wall clock of a member, or of all (-1), is wrong by that much from now on. */
+void sim_mdm_wall_step(struct sim_mdm *mdm, int member, int64_t ms);
 /* The leader is lost: killed (it returns after a while), or only cut off from the others. */
 void sim_mdm_failover(struct sim_mdm *mdm, bool kill);
 /* Channels work again; whatever lasted is over. */
@@ -61,5 +63,10 @@ struct ash_ctl *sim_ctl_port(struct sim_ctl *ctl);
 /* The process died or ends; the core must not be called any more. */
 void sim_ctl_kill(struct sim_ctl *ctl);
 bool sim_ctl_is_up(const struct sim_ctl *ctl);
+/* What the MDMs send to it arrives after @until, on later connections too. */
+void sim_ctl_deafen(struct sim_ctl *ctl, uint64_t until);
+/* The connection breaks for this end; what it sent, or still sends before it hears of that, arrives
+ * after @until. */
+void sim_ctl_hold(struct sim_ctl *ctl, uint64_t until);
 
 #endif

@@ -54,6 +54,10 @@ unsigned sim_net_break(struct sim_fabric *fabric, const struct sim_host *a,
 void sim_net_cut(struct sim_fabric *fabric, const struct sim_host *from, const struct sim_host *to,
 		 bool cut);
 
+/* What @from sends to @to (NULL = anybody) on the connections of now arrives after @until. */
+void sim_net_hold(struct sim_fabric *fabric, const struct sim_host *from, const struct sim_host *to,
+		  uint64_t until);
+
 /* Connections of this process now; messages taken from its pool and not given back. */
 unsigned sim_net_conns(const struct sim_proc *p);
 

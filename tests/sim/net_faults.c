@@ -86,6 +86,15 @@ void sim_net_cut(struct sim_fabric *f, const struct sim_host *from, const struct
 	}
 }
 
+void sim_net_hold(struct sim_fabric *f, const struct sim_host *from, const struct sim_host *to,
+		  uint64_t until)
+{
+	for (struct sim_conn *c = f->all; c; c = c->all_next)
+		if (c->from == from && (!to || c->to == to) && c->state == UP &&
+		    c->held_until < until)
+			c->held_until = until;
+}
+
 unsigned sim_net_conns(const struct sim_proc *p)
 {
 	const struct sim_conn *c;

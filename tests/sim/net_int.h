@@ -34,7 +34,8 @@ struct sim_conn {
 	struct ash_msg *tx, **tx_end, *sent, **sent_end;
 	struct packet *rx, **rx_end; /* on their way, then arrived and not yet delivered */
 	uint64_t last_arrival, stalled_until;
-	unsigned trap; /* the connection breaks at this end after that many departures */
+	uint64_t held_until; /* what leaves before that arrives after it */
+	unsigned trap;	     /* the connection breaks at this end after that many departures */
 	struct ash_buf_waiter waiter;
 };
 

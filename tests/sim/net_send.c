@@ -86,6 +86,10 @@ static void transmit(struct sim_conn *c, const struct ash_msg *m)
 		return;
 	}
 	k->at = c->f->w->now + sim_travel_ns(c, k->bytes);
+	if (c->held_until > k->at) {
+		k->at = c->held_until + sim_below(c->f->w, SIM_MS);
+		c->f->w->n.held_messages++;
+	}
 	if (k->at <= to->last_arrival)
 		k->at = to->last_arrival + 1;
 	to->last_arrival = k->at;

@@ -181,11 +181,11 @@ static void wind_up(struct run *r)
 		sim_fail(&r->w, "liveness", "processes do not stop within 60 s");
 }
 
-static uint32_t draw_kinds(struct sim_world *w, uint32_t allowed)
+static uint64_t draw_kinds(struct sim_world *w, uint64_t allowed)
 {
 	/* Rot needs hosts that keep their checksums; it excludes crashes there (see faults.c). */
 	if (!sim_chance(w, 200))
-		allowed &= ~(1u << FAULT_BITROT);
+		allowed &= ~(1ull << FAULT_BITROT);
 	return allowed;
 }
 

@@ -14,7 +14,7 @@ enum sim_canary {
 struct sim_run_opts {
 	uint64_t seed, ops;
 	bool trace;
-	uint32_t kinds; /* faults allowed, bit per fault_kind */
+	uint64_t kinds; /* faults allowed, bit per fault_kind */
 	enum sim_canary canary;
 };
 

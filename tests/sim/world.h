@@ -52,12 +52,18 @@ struct sim_slot {
 	X(torn_writes)                                                                             \
 	X(zombie_writes)                                                                           \
 	X(sds_pause)                                                                               \
+	X(pair_crash)                                                                              \
 	X(sdc_crash)                                                                               \
+	X(sdc_late)                                                                                \
 	X(conn_reset)                                                                              \
 	X(half_open)                                                                               \
 	X(late_messages)                                                                           \
 	X(net_stall)                                                                               \
+	X(held_messages)                                                                           \
 	X(partition)                                                                               \
+	X(split)                                                                                   \
+	X(rows_late)                                                                               \
+	X(reports_late)                                                                            \
 	X(slow_disk)                                                                               \
 	X(stuck_disk)                                                                              \
 	X(medium_error)                                                                            \
@@ -67,6 +73,8 @@ struct sim_slot {
 	X(mdm_failover)                                                                            \
 	X(proposal_lost)                                                                           \
 	X(mdm_snapshot)                                                                            \
+	X(wall_steps)                                                                              \
+	X(second_faults)                                                                           \
 	X(errors_seen)                                                                             \
 	X(nospace_seen)
 

@@ -398,6 +398,35 @@ size_t checks_buffers_out(const struct checks *k)
 	return n;
 }
 
+static void check_store(struct checks *k, uint64_t device, const struct sds_store *store)
+{
+	struct sds_chunk_info info[64];
+	uint64_t cursor = 0;
+
+	do {
+		unsigned n = sds_store_scan(store, cursor, info, 64, &cursor);
+
+		for (unsigned i = 0; i < n; i++)
+			if (!ash_map_volume_by_node(k->c->map, info[i].node))
+				sim_fail(k->c->w, "leftovers",
+					 "device %llu holds chunk %llu of node %llu, which was "
+					 "deleted",
+					 (unsigned long long)device,
+					 (unsigned long long)info[i].chunk,
+					 (unsigned long long)info[i].node);
+	} while (cursor && !k->c->w->failed);
+}
+
+void checks_leftovers(struct checks *k)
+{
+	for (unsigned i = 0; i < k->c->shape.sdss; i++)
+		for (unsigned d = 0; d < k->c->shape.disks; d++) {
+			uint64_t device = k->c->sds[i].device[d];
+
+			check_store(k, device, sds_device_store(k->c->sds[i].core, device));
+		}
+}
+
 void checks_maps(struct checks *k)
 {
 	struct sim_cluster *c = k->c;

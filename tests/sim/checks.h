@@ -23,6 +23,8 @@ void checks_going_down(struct checks *k, const bool *down, bool power);
 void checks_compare_copies(struct checks *k);
 /* Buffers that are out now; at rest there soon are none. */
 size_t checks_buffers_out(const struct checks *k);
+/* At rest: no device holds anything of a volume that was deleted. */
+void checks_leftovers(struct checks *k);
 /* The map that deltas made equals the full one; MDM members agree. */
 void checks_maps(struct checks *k);
 

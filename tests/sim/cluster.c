@@ -36,8 +36,15 @@ void sim_draw_shape(struct sim_world *w, struct sim_shape *s)
 			s->write_back[i][d] = kind == 2 || (kind == 3 && sim_chance(w, 500));
 			s->any_write_back |= s->write_back[i][d];
 		}
+	s->style = sim_chance(w, 650)	? STYLE_PLACES
+		   : sim_chance(w, 500) ? STYLE_PINNED
+					: STYLE_WIDE;
+	if (s->style == STYLE_WIDE)
+		s->volumes = 1;
 	for (unsigned v = 0; v < s->volumes; v++) {
 		s->volume_bytes[v] = sim_between(w, 2, 6) << 20;
+		if (s->style == STYLE_WIDE)
+			s->volume_bytes[v] = sim_between(w, 16, 40) << 20;
 		s->shared[v] = s->sdcs > 1 && sim_chance(w, 400);
 		s->mapped_to[v] = (unsigned)sim_below(w, s->sdcs);
 	}
@@ -242,70 +249,7 @@ void sim_sdc_kill(struct sim_sdc *s)
 	s->p = NULL;
 }
 
-/* ------------------------------------------------------------ the operator */
-
-struct answer {
-	bool done;
-	int result;
-	uint64_t id;
-	int code;
-	char text[512];
-};
-
-static void operator_session(void *owner, bool up)
-{
-}
-
-static void operator_push(void *owner, const Pb__Push *push)
-{
-}
-
-static const struct ash_ctl_events operator_events = {.on_session = operator_session,
-						      .on_push = operator_push};
-
-static void on_answer(void *arg, int result, const Pb__Reply *reply)
-{
-	struct answer *a = arg;
-
-	a->done = true;
-	a->result = result;
-	if (result)
-		return;
-	if (reply->error && reply->error->code) {
-		a->code = reply->error->code;
-		snprintf(a->text, sizeof(a->text), "%s", reply->error->message);
-	} else if (reply->r_case == PB__REPLY__R_ADMIN) {
-		a->id = reply->admin->id;
-	}
-}
-
-uint64_t sim_admin(struct sim_cluster *c, Pb__Command *cmd, bool *ret_refused)
-{
-	Pb__Request req = PB__REQUEST__INIT;
-	Pb__Admin admin = PB__ADMIN__INIT;
-	struct answer a = {0};
-
-	if (ret_refused)
-		*ret_refused = false;
-	admin.command = cmd;
-	req.r_case = PB__REQUEST__R_ADMIN;
-	req.admin = &admin;
-	sim_ctl_port(c->operator_ctl)
-		->ops->call(sim_ctl_port(c->operator_ctl), &req, 10000, on_answer, &a);
-	while (!a.done && sim_step(c->w))
-		;
-	if (c->w->failed)
-		return 0;
-	if (a.result || a.code) {
-		if (ret_refused)
-			*ret_refused = true;
-		else
-			sim_fail(c->w, "setup", "command %d: result %d code %d: %s", cmd->c_case,
-				 a.result, a.code, a.text);
-		return 0;
-	}
-	return a.id ? a.id : 1;
-}
+/* ------------------------------------------------------------ what is committed */
 
 bool sim_run_until(struct sim_cluster *c, bool (*ready)(struct sim_cluster *c), uint64_t most_ns)
 {
@@ -321,8 +265,6 @@ bool sim_run_until(struct sim_cluster *c, bool (*ready)(struct sim_cluster *c), 
 	}
 	return true;
 }
-
-/* ------------------------------------------------------------ what is committed */
 
 static void on_row(void *arg, struct ash_map_pool *pool, uint32_t pg, const struct ash_row *old)
 {
@@ -419,17 +361,6 @@ static void make_hosts(struct sim_cluster *c)
 	}
 }
 
-static void start_operator(struct sim_cluster *c)
-{
-	struct sim_ctl_id id = {.role = "cli", .name = "operator"};
-
-	c->desk = (struct sim_host){.w = c->w, .name = "desk", .index = 30};
-	sim_host_boot(&c->desk);
-	c->operator_proc = sim_proc_new(&c->desk, "operator", 0);
-	c->operator_ctl = sim_ctl_new(c->mdm, c->operator_proc, &id);
-	sim_ctl_port(c->operator_ctl)->events = &operator_events;
-}
-
 struct sim_cluster *sim_cluster_new(struct sim_world *w, const struct sim_shape *shape)
 {
 	struct sim_cluster *c = calloc(1, sizeof(*c));
@@ -446,7 +377,7 @@ struct sim_cluster *sim_cluster_new(struct sim_world *w, const struct sim_shape 
 	for (unsigned i = 0; i < shape->mdms; i++)
 		sim_mdm_host(c->mdm, i)->drift_ppm = draw_drift(c);
 	make_hosts(c);
-	start_operator(c);
+	sim_operator_start(c);
 	if (!sim_set_up(c))
 		return c;
 	for (unsigned i = 0; i < shape->sdcs; i++)

@@ -19,6 +19,9 @@
 #define SIM_VOLUMES_MAX 5
 #define SIM_FAULT_SETS_MAX 4
 
+/* Where clients write: at a few places, all at one, or all over larger volumes. */
+enum sim_style { STYLE_PLACES, STYLE_PINNED, STYLE_WIDE };
+
 /* What a seed draws before anything happens; see sim_shape(). */
 struct sim_shape {
 	unsigned mdms, sdss, fault_sets, disks, sdcs, volumes, pg_count;
@@ -30,6 +33,7 @@ struct sim_shape {
 	bool sparse[SIM_VOLUMES_MAX];	     /* larger than the pool: to fill it up */
 	bool shared[SIM_VOLUMES_MAX];	     /* else mapped to one SDC */
 	unsigned mapped_to[SIM_VOLUMES_MAX]; /* that one */
+	enum sim_style style;
 	uint32_t lease_ms;
 	unsigned drift_pct; /* clocks run up to that much fast or slow */
 };
@@ -107,9 +111,16 @@ void sim_sds_scan(struct sim_sds *s);
 void sim_sdc_start(struct sim_sdc *s);
 void sim_sdc_kill(struct sim_sdc *s);
 
+/* operator.c */
+void sim_operator_start(struct sim_cluster *c);
 /* One command of the operator, waited for. Return: its id (or 1), 0 after sim_fail() or a refusal
  * (then *ret_refused is set, if given). */
 uint64_t sim_admin(struct sim_cluster *c, Pb__Command *cmd, bool *ret_refused);
+
+/* The same from inside of an event. @done: @code of the answer (0 = done; ASH_E_UNREACHABLE: nobody
+ * knows whether it was) and the id of what was made. */
+void sim_admin_ask(struct sim_cluster *c, Pb__Command *cmd,
+		   void (*done)(void *arg, int code, uint64_t id), void *arg);
 
 /* Runs the world until @ready says so. False after @most_ns, or when a check failed. */
 bool sim_run_until(struct sim_cluster *c, bool (*ready)(struct sim_cluster *c), uint64_t most_ns);

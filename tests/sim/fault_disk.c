@@ -2,6 +2,17 @@
 /* Disks: damaged, slow, stuck. */
 #include "tests/sim/faults_int.h"
 
+/* From the history's volume to the one in use; false: that one is deleted. */
+static bool place_of(const struct faults *f, unsigned *volume)
+{
+	for (unsigned v = 0; v < f->c->shape.volumes; v++)
+		if (f->c->volume_history[v] == *volume) {
+			*volume = v;
+			return true;
+		}
+	return false;
+}
+
 static bool is_client_data(void *arg, const uint8_t page[4096])
 {
 	struct faults *f = arg;
@@ -9,7 +20,8 @@ static bool is_client_data(void *arg, const uint8_t page[4096])
 	uint64_t lba;
 
 	for (unsigned s = 0; s < 8; s++)
-		if (hist_recognise(f->c->history, page + s * 512, &volume, &lba))
+		if (hist_recognise(f->c->history, page + s * 512, &volume, &lba) &&
+		    place_of(f, &volume))
 			return true;
 	return false;
 }
@@ -24,7 +36,8 @@ static uint64_t pick_block(struct faults *f, struct sim_disk *disk)
 		return at;
 	sim_disk_peek(disk, at, page);
 	for (unsigned s = 0; s < 8; s++)
-		if (hist_recognise(f->c->history, page + s * 512, &volume, &lba))
+		if (hist_recognise(f->c->history, page + s * 512, &volume, &lba) &&
+		    place_of(f, &volume))
 			break;
 	sim_trace(f->c->w, "event=damage disk=%s offset=%llu volume=%u lba=%llu",
 		  sim_disk_path(disk), (unsigned long long)at, volume, (unsigned long long)lba);

@@ -37,6 +37,8 @@ static const struct {
 	[FAULT_SPLIT] = {"split", 14, 24},
 	[FAULT_FULL_POOL] = {"full_pool", 20, 0},
 	[FAULT_DRAIN_POOL] = {"drain_pool", 20, 0},
+	[FAULT_HAND_OVER] = {"hand_over", 16, 6},
+	[FAULT_REPLACE] = {"replace", 9, 3},
 };
 
 int fault_find(const char *name)
@@ -255,6 +257,12 @@ static void happen(struct faults *f, enum fault_kind kind, const struct subject 
 	case FAULT_DRAIN_POOL:
 		load_drain(f->load);
 		break;
+	case FAULT_HAND_OVER:
+		change_hand_over(f->change);
+		break;
+	case FAULT_REPLACE:
+		change_replace(f->change);
+		break;
 	case FAULT_MDM_UNREACHABLE:
 	case FAULT_MDM_STALL:
 	case FAULT_MDM_FAILOVER:
@@ -355,7 +363,7 @@ static void on_next(struct sim_event *event)
 }
 
 struct faults *faults_new(struct sim_cluster *c, struct load *load, struct checks *checks,
-			  const struct fault_opts *opts)
+			  struct change *change, const struct fault_opts *opts)
 {
 	struct faults *f = calloc(1, sizeof(*f));
 
@@ -364,6 +372,7 @@ struct faults *faults_new(struct sim_cluster *c, struct load *load, struct check
 	f->c = c;
 	f->load = load;
 	f->checks = checks;
+	f->change = change;
 	f->opts = *opts;
 	if (!has_sparse(f))
 		f->opts.kinds &= ~(1ull << FAULT_FULL_POOL | 1ull << FAULT_DRAIN_POOL);

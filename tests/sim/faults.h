@@ -3,6 +3,7 @@
 #ifndef ASHLAR_TESTS_SIM_FAULTS_H
 #define ASHLAR_TESTS_SIM_FAULTS_H
 
+#include "tests/sim/change.h"
 #include "tests/sim/checks.h"
 
 enum fault_kind {
@@ -32,6 +33,8 @@ enum fault_kind {
 	FAULT_SPLIT,
 	FAULT_FULL_POOL,
 	FAULT_DRAIN_POOL,
+	FAULT_HAND_OVER,
+	FAULT_REPLACE,
 	FAULT_KINDS,
 };
 
@@ -44,7 +47,7 @@ struct fault_opts {
 };
 
 struct faults *faults_new(struct sim_cluster *c, struct load *load, struct checks *checks,
-			  const struct fault_opts *opts);
+			  struct change *change, const struct fault_opts *opts);
 void faults_free(struct faults *f);
 bool faults_over(const struct faults *f); /* the last one was started */
 /* Ends what still lasts: everything is started, healed, fast again. */

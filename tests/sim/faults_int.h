@@ -32,6 +32,7 @@ struct faults {
 	struct sim_cluster *c;
 	struct load *load;
 	struct checks *checks;
+	struct change *change;
 	struct fault_opts opts;
 	unsigned left;
 	unsigned rot_sds; /* keeps its power and its process, so that its checksums are known */

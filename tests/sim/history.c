@@ -362,6 +362,7 @@ struct hist_op *hist_begin(struct history *h, enum hist_kind kind, unsigned volu
 static void end_write(struct history *h, struct hist_op *op, bool later)
 {
 	struct volume *vol = &h->volume[op->volume];
+	uint64_t end;
 
 	for (uint64_t k = op->lba; k < op->lba + op->sectors; k++) {
 		struct value *v = find(vol, k, op->id);
@@ -373,14 +374,16 @@ static void end_write(struct history *h, struct hist_op *op, bool later)
 			/* It may have been done, but not after the answer (unless @later). */
 			v->fua = false;
 			v->uncertain = later;
-			if (!later)
+			if (!later && op->end < v->deadline)
 				v->deadline = op->end;
 			continue;
 		}
-		if (op->end < v->f)
-			v->f = op->end;
-		if (op->end < v->seen)
-			v->seen = op->end;
+		/* The answer may have come late, the write cannot (see hist_client_fenced()). */
+		end = op->end < v->deadline ? op->end : v->deadline;
+		if (end < v->f)
+			v->f = end;
+		if (end < v->seen)
+			v->seen = end;
 		check_value(h, vol, k, v, op);
 		prune(h, vol, k);
 	}
@@ -538,13 +541,14 @@ void hist_client_fenced(struct history *h, unsigned client, unsigned volume)
 	for (uint64_t id = 1; id <= h->ops; id++) {
 		struct hist_op *op = op_by_id(h, id);
 
-		if (!op->uncertain || op->client != client || op->volume != volume)
+		if (!(op->uncertain || op->in_flight) || op->client != client ||
+		    op->volume != volume || (op->kind != HIST_WRITE && op->kind != HIST_ZERO))
 			continue;
 		op->uncertain = false;
 		for (uint64_t k = op->lba; k < op->lba + op->sectors; k++) {
 			struct value *v = find(&h->volume[volume], k, id);
 
-			if (v)
+			if (v && h->clock < v->deadline)
 				v->deadline = h->clock;
 		}
 	}

@@ -66,7 +66,8 @@ void hist_end(struct history *h, struct hist_op *op, int status, const uint8_t *
 
 /* The client died: what it had in flight may happen or not. */
 void hist_client_died(struct history *h, unsigned client);
-/* A new open of that client is served: nothing of its earlier opens can happen any more. */
+/* A new open of that client is served, or it was fenced off: nothing that it has begun so far can
+ * happen any more. */
 void hist_client_fenced(struct history *h, unsigned client, unsigned volume);
 /* Copies of [lba, lba + sectors) lost their caches all at once. */
 void hist_lose_caches(struct history *h, unsigned volume, uint64_t lba, uint64_t sectors);

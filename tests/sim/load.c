@@ -1,478 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/sim/load.h"
 
-#include <assert.h>
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
-#define SLOT_BYTES (256u * 1024u)
-#define SLOT_SECTORS (SLOT_BYTES / SIM_SECTOR)
-#define HOT_PLACES 6
-
-struct handle;
-
-/* One I/O at a time. */
-struct slot {
-	struct sdc_io io;
-	struct handle *handle;
-	struct sim_event think;
-	struct sim_item item; /* after think: in a turn of the client */
-	bool queued;
-	struct hist_op *op;
-	uint8_t *data;
-	struct iovec iov[3];
-	bool busy;
-};
-
-/* A volume as one SDC sees it. */
-struct handle {
-	struct load *load;
-	struct sim_sdc *sdc;
-	unsigned volume; /* index in the shape */
-	struct sdc_vol *vol;
-	bool opening, closing, queued;
-	struct sim_event reopen;
-	struct sim_item item; /* opens or closes, in a turn of the client */
-	struct slot *slot;    /* depth of them, the last is for whole reads */
-	uint64_t read_at;     /* whole read: next sector, UINT64_MAX = not running */
-};
-
-struct load {
-	struct sim_cluster *c;
-	struct load_opts opts;
-	struct handle handle[SIM_SDC_MAX][SIM_VOLUMES_MAX];
-	uint64_t done, begun;
-	bool paused, nospace, lied;
-	enum { EMPTY, FILL, FULL, DRAIN } fill;
-	uint64_t fill_chunk;
-	unsigned refused;
-	uint64_t hot[SIM_VOLUMES_MAX][HOT_PLACES];
-	uint8_t *damaged[SIM_VOLUMES_MAX]; /* per block */
-};
-
-static bool mapped(const struct sim_cluster *c, unsigned sdc, unsigned volume)
-{
-	return c->shape.shared[volume] || c->shape.mapped_to[volume] == sdc;
-}
-
-static uint64_t volume_sectors(const struct load *load, unsigned volume)
-{
-	return load->c->shape.volume_bytes[volume] / SIM_SECTOR;
-}
-
-/* ------------------------------------------------------------ what to do */
-
-static void draw_range(struct load *load, unsigned volume, uint32_t most, uint64_t *ret_lba,
-		       uint32_t *ret_sectors)
-{
-	struct sim_world *w = load->c->w;
-	uint64_t total = volume_sectors(load, volume), lba;
-	unsigned kind = (unsigned)sim_below(w, 100);
-	uint32_t n;
-
-	if (kind < 35)
-		n = (uint32_t)sim_between(w, 1, 7);
-	else if (kind < 80)
-		n = 8 * (uint32_t)sim_between(w, 1, 4);
-	else if (kind < 98)
-		n = (uint32_t)sim_between(w, 1, 64);
-	else
-		n = (uint32_t)sim_between(w, 64, SLOT_SECTORS);
-	if (n > most)
-		n = most;
-	if (sim_chance(w, 700))
-		lba = load->hot[volume][sim_below(w, HOT_PLACES)] + sim_below(w, 96);
-	else
-		lba = sim_below(w, total);
-	if (kind >= 35 && kind < 80)
-		lba &= ~7ull;
-	if (lba + n > total)
-		lba = total - n;
-	*ret_lba = lba;
-	*ret_sectors = n;
-}
-
-static void set_iov(struct sim_world *w, struct slot *s, uint64_t bytes)
-{
-	uint64_t first = 0, second;
-
-	s->io.iov = s->iov;
-	s->io.iovcnt = 1;
-	s->iov[0] = (struct iovec){s->data, bytes};
-	if (bytes <= SIM_SECTOR || sim_chance(w, 700))
-		return;
-	first = SIM_SECTOR * sim_between(w, 1, bytes / SIM_SECTOR - 1);
-	second = bytes - first;
-	s->iov[0].iov_len = first;
-	s->iov[1] = (struct iovec){s->data + first, second};
-	s->io.iovcnt = 2;
-}
-
-static void draw_io(struct slot *s)
-{
-	struct load *load = s->handle->load;
-	struct sim_world *w = load->c->w;
-	unsigned v = s->handle->volume, kind = (unsigned)sim_below(w, 100);
-	unsigned hv = load->c->volume_history[v], client = s->handle->sdc->index;
-	uint64_t lba = 0;
-	uint32_t n = 0;
-	enum hist_kind hk;
-
-	memset(&s->io, 0, sizeof(s->io));
-	if (load->c->shape.sparse[v]) {
-		/* One small write per chunk takes all the space there is; then some is freed. */
-		s->io.kind = load->fill == FILL ? SDC_WRITE : SDC_DISCARD;
-		hk = load->fill == FILL ? HIST_WRITE : HIST_ZERO;
-	} else if (kind < 46) {
-		s->io.kind = SDC_WRITE;
-		s->io.fua = sim_chance(w, 120);
-		hk = HIST_WRITE;
-		w->n.writes++;
-	} else if (kind < 82) {
-		s->io.kind = SDC_READ;
-		hk = HIST_READ;
-		w->n.reads++;
-	} else if (kind < 88) {
-		s->io.kind = SDC_DISCARD;
-		hk = HIST_ZERO;
-		w->n.discards++;
-	} else if (kind < 94) {
-		s->io.kind = SDC_WRITE_ZEROES;
-		s->io.no_unmap = sim_chance(w, 300);
-		hk = HIST_ZERO;
-		w->n.zeroes++;
-	} else {
-		s->io.kind = SDC_FLUSH;
-		hk = HIST_FLUSH;
-		w->n.flushes++;
-	}
-	if (load->c->shape.sparse[v]) {
-		lba = load->fill_chunk * 2048;
-		n = hk == HIST_WRITE ? 8 : 2048;
-		load->fill_chunk += hk == HIST_WRITE ? 1 : sim_between(w, 1, 3);
-	} else if (hk == HIST_ZERO && sim_chance(w, 150))
-		draw_range(load, v, (uint32_t)volume_sectors(load, v) / 2, &lba, &n);
-	else if (hk != HIST_FLUSH)
-		draw_range(load, v, SLOT_SECTORS, &lba, &n);
-	s->op = hist_begin(load->c->history, hk, hv, client, lba, n, s->io.fua);
-	s->io.offset = lba * SIM_SECTOR;
-	s->io.bytes = (uint64_t)n * SIM_SECTOR;
-	if (hk == HIST_WRITE)
-		hist_fill(load->c->history, s->op, s->data);
-	else if (hk == HIST_READ)
-		memset(s->data, 0xee, s->io.bytes);
-	if (hk == HIST_WRITE || hk == HIST_READ)
-		set_iov(w, s, s->io.bytes);
-}
-
-/* ------------------------------------------------------------ doing it */
-
-static void read_next(struct handle *h);
-
-static void reopen_in(struct handle *h, uint64_t ns);
-
-static bool error_is_right(struct slot *s, int status)
-{
-	struct load *load = s->handle->load;
-
-	if (status == -ENOSPC)
-		return load->nospace && s->io.kind != SDC_READ && s->io.kind != SDC_FLUSH;
-	if (status != -EIO)
-		return false;
-	return load_errors_expected(load, s->handle->volume, s->op->lba, s->op->sectors);
-}
-
-static void io_done(struct sdc_io *io, int status)
-{
-	struct slot *s = sim_container(io, struct slot, io);
-	struct handle *h = s->handle;
-	struct load *load = h->load;
-	struct sim_world *w = load->c->w;
-
-	assert(s->busy);
-	s->busy = false;
-	sim_trace(w, "event=io_done sdc=%s op=%llu status=%d", h->sdc->host.name,
-		  (unsigned long long)s->op->id, status);
-	if (status) {
-		w->n.errors_seen++;
-		w->n.nospace_seen += status == -ENOSPC;
-		load->refused += status == -ENOSPC;
-		if (!error_is_right(s, status))
-			sim_fail(w, "errors",
-				 "%s: %s #%llu of volume %u at sector %llu+%u: error %d",
-				 h->sdc->host.name, s->op->kind == HIST_READ ? "read" : "change",
-				 (unsigned long long)s->op->id, h->volume,
-				 (unsigned long long)s->op->lba, s->op->sectors, status);
-	}
-	hist_end(load->c->history, s->op, status, s->data, status == -ESHUTDOWN);
-	s->op = NULL;
-	load->done += !load->c->shape.sparse[h->volume];
-	w->n.ops++;
-	if (s == &h->slot[load->opts.depth])
-		read_next(h);
-	else if (load->c->shape.sparse[h->volume] && !load->paused)
-		sim_in(w, &s->think, sim_below(w, 100 * SIM_US));
-	else if (!load->paused)
-		sim_in(w, &s->think, load->opts.think_ns ? sim_latency(w, load->opts.think_ns) : 1);
-}
-
-static void submit(struct slot *s)
-{
-	struct handle *h = s->handle;
-	struct load *load = h->load;
-
-	s->busy = true;
-	s->io.done = io_done;
-	load->begun += !load->c->shape.sparse[h->volume];
-	sim_trace(load->c->w,
-		  "event=io sdc=%s op=%llu kind=%u volume=%u lba=%llu sectors=%u fua=%d",
-		  h->sdc->host.name, (unsigned long long)s->op->id, s->io.kind, h->volume,
-		  (unsigned long long)s->op->lba, s->op->sectors, s->io.fua);
-	sdc_submit(h->vol, &s->io);
-}
-
-/* The canary: the checker is told of a write that nobody was asked to do. */
-static bool lie(struct slot *s)
-{
-	struct load *load = s->handle->load;
-
-	if (!load->opts.lie || load->lied || load->begun + 10 < load->opts.ops ||
-	    s->io.kind != SDC_WRITE)
-		return false;
-	load->lied = true;
-	hist_end(load->c->history, s->op, 0, NULL, false);
-	s->op = NULL;
-	return true;
-}
-
-/* The volume that fills the pool is at work only when told to. */
-static bool may_fill(struct load *load, unsigned volume)
-{
-	if (load->fill_chunk >= volume_sectors(load, volume) / 2048) {
-		load->fill_chunk = 0;
-		load->fill = load->fill == FILL ? FULL : EMPTY;
-	}
-	if (load->fill == FILL && load->refused > 8) {
-		load->fill_chunk = 0;
-		load->fill = FULL;
-	}
-	return load->fill == FILL || load->fill == DRAIN;
-}
-
-static bool may_begin(const struct slot *s)
-{
-	const struct handle *h = s->handle;
-
-	if (h->load->c->shape.sparse[h->volume] && !may_fill(h->load, h->volume))
-		return false;
-
-	return !h->load->paused && !s->busy && h->vol && !h->closing &&
-	       (h->load->c->shape.sparse[h->volume] || h->load->begun < h->load->opts.ops);
-}
-
-static void push_slot(struct slot *s)
-{
-	if (s->queued || !s->handle->sdc->p)
-		return;
-	s->queued = true;
-	sim_proc_push(s->handle->sdc->p, &s->item);
-}
-
-static void on_think(struct sim_event *event)
-{
-	struct slot *s = sim_container(event, struct slot, think);
-
-	if (may_begin(s))
-		push_slot(s);
-}
-
-static void slot_run(struct sim_item *item)
-{
-	struct slot *s = sim_container(item, struct slot, item);
-	struct handle *h = s->handle;
-
-	s->queued = false;
-	if (s == &h->slot[h->load->opts.depth]) {
-		read_next(h);
-		return;
-	}
-	if (!may_begin(s))
-		return;
-	draw_io(s);
-	if (lie(s))
-		sim_in(h->load->c->w, &s->think, 1);
-	else
-		submit(s);
-}
-
-static void slot_drop(struct sim_item *item)
-{
-	sim_container(item, struct slot, item)->queued = false;
-}
-
-static void kick_slots(struct handle *h)
-{
-	struct sim_world *w = h->load->c->w;
-
-	for (unsigned i = 0; i < h->load->opts.depth; i++)
-		if (!h->slot[i].busy && !sim_scheduled(&h->slot[i].think))
-			sim_in(w, &h->slot[i].think, sim_below(w, 2 * SIM_MS));
-}
-
-static void read_next(struct handle *h)
-{
-	struct load *load = h->load;
-	struct slot *s = &h->slot[load->opts.depth];
-	uint64_t left = volume_sectors(load, h->volume) - h->read_at;
-	uint32_t n = left < SLOT_SECTORS ? (uint32_t)left : SLOT_SECTORS;
-	bool sparse = load->c->shape.sparse[h->volume];
-
-	if (sparse && n)
-		n = 16;
-
-	if (!n || load->c->w->failed) {
-		h->read_at = UINT64_MAX;
-		return;
-	}
-	memset(&s->io, 0, sizeof(s->io));
-	s->io.kind = SDC_READ;
-	s->io.offset = h->read_at * SIM_SECTOR;
-	s->io.bytes = (uint64_t)n * SIM_SECTOR;
-	s->op = hist_begin(load->c->history, HIST_READ, load->c->volume_history[h->volume],
-			   h->sdc->index, h->read_at, n, false);
-	h->read_at += sparse ? 2048 : n;
-	memset(s->data, 0xee, s->io.bytes);
-	set_iov(load->c->w, s, s->io.bytes);
-	submit(s);
-}
-
-void load_read_all(struct load *load)
-{
-	struct sim_cluster *c = load->c;
-
-	for (unsigned v = 0; v < c->shape.volumes; v++) {
-		unsigned i = c->shape.mapped_to[v];
-
-		if (c->shape.shared[v])
-			i = (unsigned)sim_below(c->w, c->shape.sdcs);
-		load->handle[i][v].read_at = 0;
-		push_slot(&load->handle[i][v].slot[load->opts.depth]);
-	}
-}
-
-/* ------------------------------------------------------------ opening and closing */
-
-static void opened(void *arg, int result, struct sdc_vol *vol, const char *message)
-{
-	struct handle *h = arg;
-	struct load *load = h->load;
-
-	h->opening = false;
-	sim_trace(load->c->w, "event=open sdc=%s volume=%u result=%d", h->sdc->host.name, h->volume,
-		  result);
-	if (result == -ETIMEDOUT) {
-		reopen_in(h, 100 * SIM_MS);
-		return;
-	}
-	if (result) {
-		sim_fail(load->c->w, "errors", "%s cannot open volume %u: error %d: %s",
-			 h->sdc->host.name, h->volume, result, message ? message : "");
-		return;
-	}
-	h->vol = vol;
-	/* A data server that lags may take a write of the old open until it hears of the new one,
-	 * from the new client at the latest. Others that share the volume may see that happen. */
-	if (!load->c->shape.shared[h->volume])
-		hist_client_fenced(load->c->history, h->sdc->index,
-				   load->c->volume_history[h->volume]);
-	kick_slots(h);
-}
-
-static void closed(void *arg)
-{
-	struct handle *h = arg;
-
-	h->vol = NULL;
-	h->closing = false;
-}
-
-static void push_handle(struct handle *h)
-{
-	if (h->queued || !h->sdc->p)
-		return;
-	h->queued = true;
-	sim_proc_push(h->sdc->p, &h->item);
-}
-
-static void handle_run(struct sim_item *item)
-{
-	struct handle *h = sim_container(item, struct handle, item);
-
-	h->queued = false;
-	if (h->closing) {
-		sdc_close(h->vol, closed, h);
-	} else if (!h->vol && !h->opening) {
-		h->opening = true;
-		sdc_open(h->sdc->core, h->load->c->volume_name[h->volume], false, 5000, opened, h);
-	}
-}
-
-static void handle_drop(struct sim_item *item)
-{
-	sim_container(item, struct handle, item)->queued = false;
-}
-
-static void on_reopen(struct sim_event *event)
-{
-	push_handle(sim_container(event, struct handle, reopen));
-}
-
-static void reopen_in(struct handle *h, uint64_t ns)
-{
-	sim_in(h->load->c->w, &h->reopen, ns);
-}
-
-void load_start(struct load *load, struct sim_sdc *s)
-{
-	for (unsigned v = 0; v < load->c->shape.volumes; v++)
-		if (mapped(load->c, s->index, v))
-			reopen_in(&load->handle[s->index][v], sim_below(load->c->w, 3 * SIM_MS));
-}
-
-void load_killed(struct load *load, struct sim_sdc *s)
-{
-	for (unsigned v = 0; v < load->c->shape.volumes; v++) {
-		struct handle *h = &load->handle[s->index][v];
-
-		h->vol = NULL;
-		h->opening = h->closing = false;
-		h->read_at = UINT64_MAX;
-		for (unsigned i = 0; i <= load->opts.depth; i++) {
-			load->done += h->slot[i].busy && !load->c->shape.sparse[v];
-			h->slot[i].busy = false;
-			h->slot[i].op = NULL;
-			sim_cancel(load->c->w, &h->slot[i].think);
-		}
-		sim_cancel(load->c->w, &h->reopen);
-	}
-	hist_client_died(load->c->history, s->index);
-}
-
-void load_close_all(struct load *load)
-{
-	for (unsigned i = 0; i < load->c->shape.sdcs; i++)
-		for (unsigned v = 0; v < load->c->shape.volumes; v++) {
-			struct handle *h = &load->handle[i][v];
-
-			if (!h->vol)
-				continue;
-			h->closing = true;
-			push_handle(h);
-		}
-}
-
-/* ------------------------------------------------------------ the rest */
+#include "tests/sim/load_int.h"
 
 void load_pause(struct load *load, bool paused)
 {
@@ -480,7 +11,7 @@ void load_pause(struct load *load, bool paused)
 	for (unsigned i = 0; i < load->c->shape.sdcs && !paused; i++)
 		for (unsigned v = 0; v < load->c->shape.volumes; v++)
 			if (load->handle[i][v].vol)
-				kick_slots(&load->handle[i][v]);
+				load_kick_slots(&load->handle[i][v]);
 }
 
 bool load_idle(const struct load *load)
@@ -502,7 +33,7 @@ bool load_open(const struct load *load)
 {
 	for (unsigned i = 0; i < load->c->shape.sdcs; i++)
 		for (unsigned v = 0; v < load->c->shape.volumes; v++)
-			if (load->c->sdc[i].p && mapped(load->c, i, v) && !load->handle[i][v].vol)
+			if (load->c->sdc[i].p && load_mapped(load, i, v) && !load->handle[i][v].vol)
 				return false;
 	return true;
 }
@@ -515,7 +46,7 @@ uint64_t load_done(const struct load *load)
 void load_expect_errors(struct load *load, unsigned volume, uint64_t lba, uint32_t sectors)
 {
 	if (!load->damaged[volume])
-		load->damaged[volume] = calloc(volume_sectors(load, volume) / 8 + 1, 1);
+		load->damaged[volume] = calloc(load_sectors(load, volume) / 8 + 1, 1);
 	for (uint64_t b = lba / 8; b <= (lba + sectors - 1) / 8; b++)
 		load->damaged[volume][b] = 1;
 }
@@ -541,7 +72,7 @@ bool load_fill(struct load *load)
 		load->fill = FILL;
 		load->refused = 0;
 		if (load->handle[shape->mapped_to[v]][v].vol)
-			kick_slots(&load->handle[shape->mapped_to[v]][v]);
+			load_kick_slots(&load->handle[shape->mapped_to[v]][v]);
 		return true;
 	}
 	return false;
@@ -557,7 +88,7 @@ void load_drain(struct load *load)
 	load->fill_chunk = 0;
 	for (unsigned v = 0; v < shape->volumes; v++)
 		if (shape->sparse[v] && load->handle[shape->mapped_to[v]][v].vol)
-			kick_slots(&load->handle[shape->mapped_to[v]][v]);
+			load_kick_slots(&load->handle[shape->mapped_to[v]][v]);
 }
 
 bool load_drained(const struct load *load)
@@ -572,20 +103,27 @@ static void make_handle(struct load *load, unsigned sdc, unsigned volume)
 	h->load = load;
 	h->sdc = &load->c->sdc[sdc];
 	h->volume = volume;
-	h->reopen.fn = on_reopen;
-	h->item = (struct sim_item){.run = handle_run, .drop = handle_drop};
 	h->read_at = UINT64_MAX;
-	h->slot = calloc(load->opts.depth + 1, sizeof(*h->slot));
-	for (unsigned i = 0; i <= load->opts.depth; i++) {
-		struct slot *s = &h->slot[i];
+	load_init_handle(h);
+	load_make_slots(h);
+}
 
-		s->handle = h;
-		s->think.fn = on_think;
-		s->item = (struct sim_item){.run = slot_run, .drop = slot_drop};
-		s->data = aligned_alloc(4096, SLOT_BYTES);
-		if (!s->data)
-			abort();
-	}
+static void draw_hot(struct load *load, unsigned v)
+{
+	struct sim_world *w = load->c->w;
+	uint64_t total = load_sectors(load, v), chunks = total / 2048;
+
+	/* Some just before a chunk border. */
+	for (unsigned i = 0; i < HOT_PLACES; i++)
+		load->hot[v][i] = sim_chance(w, 500) ? sim_below(w, total - 200)
+						     : 2048 * sim_between(w, 1, chunks - 1) - 50;
+}
+
+void load_renew(struct load *load, unsigned volume)
+{
+	free(load->damaged[volume]);
+	load->damaged[volume] = NULL;
+	draw_hot(load, volume);
 }
 
 struct load *load_new(struct sim_cluster *c, const struct load_opts *opts)
@@ -597,14 +135,7 @@ struct load *load_new(struct sim_cluster *c, const struct load_opts *opts)
 	load->c = c;
 	load->opts = *opts;
 	for (unsigned v = 0; v < c->shape.volumes; v++) {
-		for (unsigned i = 0; i < HOT_PLACES; i++) {
-			uint64_t total = volume_sectors(load, v), chunk = total / 2048;
-
-			/* Some just before a chunk border. */
-			load->hot[v][i] = sim_chance(c->w, 500)
-						  ? sim_below(c->w, total - 200)
-						  : 2048 * sim_between(c->w, 1, chunk - 1) - 50;
-		}
+		draw_hot(load, v);
 		for (unsigned i = 0; i < c->shape.sdcs; i++)
 			make_handle(load, i, v);
 	}

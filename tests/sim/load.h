@@ -25,6 +25,15 @@ void load_start(struct load *load, struct sim_sdc *s);
 /* Around sim_sdc_kill(): what was in flight may happen or not. */
 void load_killed(struct load *load, struct sim_sdc *s);
 
+/* The operator takes a volume away from a client: from here on it may hear that. */
+void load_revoke(struct load *load, unsigned sdc, unsigned volume);
+/* Closes it there; asked again and again until it is closed. */
+bool load_revoked(struct load *load, unsigned sdc, unsigned volume);
+/* It is mapped, perhaps again: opens it. */
+void load_grant(struct load *load, unsigned sdc, unsigned volume);
+/* Another volume has taken its place. */
+void load_renew(struct load *load, unsigned volume);
+
 /* No new I/Os; in flight ones go on. And back. */
 void load_pause(struct load *load, bool paused);
 bool load_idle(const struct load *load); /* nothing in flight, nothing opening */

@@ -12,6 +12,7 @@ struct run {
 	struct load *load;
 	struct checks *checks;
 	struct faults *faults;
+	struct change *change;
 	uint64_t ops;
 	unsigned stopped;
 };
@@ -63,6 +64,9 @@ static bool at_rest(struct sim_cluster *c)
 	for (unsigned i = 0; i < c->shape.sdcs; i++)
 		if (!c->sdc[i].p)
 			return false;
+	if (!change_idle(the_run->change) || ash_map_next_fence(c->map, 0) ||
+	    ash_map_next_tombstone(c->map, 0))
+		return false;
 	return load_idle(the_run->load) && load_open(the_run->load) && devices_known(c) &&
 	       sim_all_in_sync(c);
 }
@@ -197,7 +201,7 @@ static void begin(struct run *r, const struct sim_run_opts *opts)
 	struct fault_opts faults;
 
 	sim_draw_shape(w, &shape);
-	load.depth = (unsigned)sim_between(w, 1, 6);
+	load.depth = (unsigned)sim_between(w, 1, shape.style == STYLE_PINNED ? 10 : 6);
 	load.lie = opts->canary == SIM_CANARY_LIE;
 	faults.count = (unsigned)sim_between(w, 3, 8);
 	faults.gap_ns = sim_between(w, 100 * SIM_MS, 2 * SIM_S);
@@ -213,7 +217,8 @@ static void begin(struct run *r, const struct sim_run_opts *opts)
 		load_start(r->load, &r->c->sdc[i]);
 	if (!sim_run_until(r->c, opened_all, 30 * SIM_S) && !w->failed)
 		sim_fail(w, "liveness", "volumes are not open after 30 s");
-	r->faults = faults_new(r->c, r->load, r->checks, &faults);
+	r->change = change_new(r->c, r->load);
+	r->faults = faults_new(r->c, r->load, r->checks, r->change, &faults);
 	r->c->fabric.canary_repl = opts->canary == SIM_CANARY_REPL;
 }
 
@@ -248,6 +253,8 @@ bool sim_run(const struct sim_run_opts *opts, struct sim_outcome *ret_outcome)
 	read_everything(r);
 	if (!r->w.failed)
 		checks_compare_copies(r->checks);
+	if (!r->w.failed)
+		checks_leftovers(r->checks);
 	read_everything(r);
 	if (!r->w.failed && !sim_run_until(r->c, nothing_out, 5 * SIM_S) && !r->w.failed)
 		sim_fail(&r->w, "leak", "%zu buffers are out at rest",
@@ -267,6 +274,7 @@ bool sim_run(const struct sim_run_opts *opts, struct sim_outcome *ret_outcome)
 	if (r->w.failed)
 		return false; /* whatever is broken shall not be taken apart */
 	faults_free(r->faults);
+	change_free(r->change);
 	checks_free(r->checks);
 	for (unsigned i = 0; i < r->c->shape.sdcs; i++)
 		sim_sdc_kill(&r->c->sdc[i]);

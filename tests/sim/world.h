@@ -69,6 +69,8 @@ struct sim_slot {
 	X(medium_error)                                                                            \
 	X(bitrot)                                                                                  \
 	X(full_pool)                                                                               \
+	X(hand_over)                                                                               \
+	X(volume_replaced)                                                                         \
 	X(mdm_unreachable)                                                                         \
 	X(mdm_failover)                                                                            \
 	X(proposal_lost)                                                                           \

@@ -78,6 +78,20 @@ static struct ash_error map_check(const struct mdm_state *st, const void *body)
 	return ash_error_ok();
 }
 
+/*
+ * Whoever had the volume alone has it no more, and has to know: it may not take its own writes for
+ * all that a flush has to make durable.
+ */
+static void share_others(struct mdm_state *st, uint64_t volume)
+{
+	MDM_EACH(st, PB__KIND__KIND_MAPPING, Pb__Mapping, m) {
+		if (m->volume != volume || m->shared)
+			continue;
+		m->shared = true;
+		mdm_touch(st, PB__KIND__KIND_MAPPING, m);
+	}
+}
+
 static void map_apply(struct mdm_state *st, const void *body, struct mdm_result *res)
 {
 	const Pb__CmdMap *c = body;
@@ -91,6 +105,8 @@ static void map_apply(struct mdm_state *st, const void *body, struct mdm_result 
 	m->read_only = c->read_only;
 	m->shared = c->shared;
 	m->created = st->making;
+	if (c->shared)
+		share_others(st, c->volume);
 	/* Above every epoch that an open from before an earlier unmap can have. */
 	m->epoch = st->making;
 	mdm_add(st, PB__KIND__KIND_MAPPING, m);

@@ -633,6 +633,36 @@ static void no_system_no_commands(void **state)
 	free_cluster(&c);
 }
 
+/* The first client was alone until then; its flushes have to cover the second one's writes now. */
+static void a_second_mapping_makes_both_shared(void **state)
+{
+	struct cluster c;
+	uint64_t vol, other, s1, s2, have;
+	Pb__Map *map;
+
+	make_cluster(&c, 2, 1024);
+	add_volume(&c, "v", c.pool, 1 << 20, true);
+	vol = c.res.id;
+	add_volume(&c, "w", c.pool, 1 << 20, true);
+	other = c.res.id;
+	add_sdc(&c, "s1", 5);
+	s1 = c.res.id;
+	add_sdc(&c, "s2", 6);
+	s2 = c.res.id;
+	assert_int_equal(map_volume(&c, vol, s1, false), 0);
+	assert_int_equal(map_volume(&c, other, s1, false), 0);
+	have = c.st->version;
+	assert_int_equal(map_volume(&c, vol, s2, true), 0);
+	assert_true(mdm_find_mapping(c.st, vol, s1)->shared);
+	assert_false(mdm_find_mapping(c.st, other, s1)->shared);
+	map = mdm_map_for(c.st, MDM_FOR_SDC, s1, have);
+	assert_int_equal(map->base_version, have);
+	assert_int_equal(map->n_mappings, 1);
+	assert_true(map->mappings[0]->shared);
+	pb__map__free_unpacked(map, NULL);
+	free_cluster(&c);
+}
+
 /* ---------------------------------------------------------------- fences and tombstones */
 
 static void unmap_leaves_a_fence(void **state)
@@ -734,6 +764,7 @@ int main(void)
 		cmocka_unit_test(admission_by_address),
 		cmocka_unit_test(names_are_unique_and_found),
 		cmocka_unit_test(no_system_no_commands),
+		cmocka_unit_test(a_second_mapping_makes_both_shared),
 		cmocka_unit_test(unmap_leaves_a_fence),
 		cmocka_unit_test(deleted_volume_leaves_a_tombstone),
 		cmocka_unit_test(events_are_bounded),

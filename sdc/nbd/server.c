@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 /* Listening, exports, memory, the end. */
-#include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -112,15 +111,41 @@ struct nbd_export *nbd_srv_export(struct nbd_server *srv, const char *name, size
 
 /* ------------------------------------------------------------ listening */
 
+/* At most a line a minute of each kind. */
+static bool may_complain(struct nbd_server *srv, const char *kind)
+{
+	uint8_t key[16] = {0};
+
+	memcpy(key, kind, strnlen(kind, sizeof(key)));
+	return ash_log_limit_pass(&srv->limit, key, (uint64_t)(ev_now(srv->loop) * 1e9));
+}
+
+/* A host that is gone says nothing: without this its connections would count for ever. A client
+ * that is only stopped is kept, its kernel answers. */
+static void notice_death(int fd)
+{
+	int on = 1, idle = 30, interval = 5, count = 3;
+
+	/* All fail on UNIX sockets, whose ends cannot vanish. */
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+}
+
 void nbd_server_accept(struct nbd_server *srv, int fd)
 {
-	int one = 1;
-
 	if (srv->stopping || srv->stats.open >= CONNS_MAX) {
+		if (!srv->stopping && may_complain(srv, "full"))
+			ash_log(ASH_LOG_ERROR,
+				"event=nbd_connection_refused open=%u note=\"%u are the limit; end "
+				"clients that are not needed\"",
+				srv->stats.open, CONNS_MAX);
 		close(fd);
 		return;
 	}
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* fails on UNIX sockets */
+	notice_death(fd);
 	nbd_conn_new(srv, fd);
 }
 
@@ -132,16 +157,22 @@ static void on_accept(struct ev_loop *loop, ev_io *w, int revents)
 	for (;;) {
 		int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-		if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
-			/* It would stay readable: no more until one of ours ends. */
-			ash_log(ASH_LOG_ERROR, "event=nbd_no_descriptors open=%u", srv->stats.open);
-			ev_io_stop(loop, w);
-			srv->accept_paused = true;
-			return;
+		if (fd >= 0) {
+			nbd_server_accept(srv, fd);
+			continue;
 		}
-		if (fd < 0)
+		if (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS)
 			return;
-		nbd_server_accept(srv, fd);
+		/* The pending connection keeps the socket readable: do not spin on it. */
+		if (may_complain(srv, "accept"))
+			ash_log(ASH_LOG_ERROR, "event=nbd_accept_failed open=%u why=\"%s\"",
+				srv->stats.open, strerror(errno));
+		ev_io_stop(loop, w);
+		srv->accept_paused = true;
+		srv->stats.accept_pauses++;
+		ev_timer_set(&srv->accept_again, ACCEPT_PAUSE_S, 0.);
+		ev_timer_start(loop, &srv->accept_again);
+		return;
 	}
 }
 
@@ -150,29 +181,27 @@ void nbd_srv_accept_again(struct nbd_server *srv)
 	if (!srv->accept_paused)
 		return;
 	srv->accept_paused = false;
+	ev_timer_stop(srv->loop, &srv->accept_again);
 	for (struct nbd_listener *l = srv->listeners; l; l = l->next)
 		ev_io_start(srv->loop, &l->io);
 }
 
-static struct ash_error listen_on(struct nbd_server *srv, int fd, const struct sockaddr *sa,
-				  socklen_t bytes, const char *name)
+static void on_accept_again(struct ev_loop *loop, ev_timer *w, int revents)
 {
-	struct nbd_listener *l;
+	nbd_srv_accept_again(w->data);
+}
 
-	if (bind(fd, sa, bytes) || listen(fd, 64)) {
-		int e = errno;
+/* Takes the listening socket over. */
+static void listen_on(struct nbd_server *srv, int fd)
+{
+	struct nbd_listener *l = ash_xcalloc(1, sizeof(*l));
 
-		close(fd);
-		return ash_error_make(ASH_E_INVALID, "cannot listen on %s: %s", name, strerror(e));
-	}
-	l = ash_xcalloc(1, sizeof(*l));
 	l->fd = fd;
 	l->next = srv->listeners;
 	srv->listeners = l;
 	ev_io_init(&l->io, on_accept, fd, EV_READ);
 	l->io.data = srv;
 	ev_io_start(srv->loop, &l->io);
-	return ash_error_ok();
 }
 
 /* A socket whose server was killed is in the way of the next one; one in use is not to be taken. */
@@ -214,27 +243,25 @@ struct ash_error nbd_server_listen_unix(struct nbd_server *srv, const char *path
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return ash_error_make(ASH_E_INTERNAL, "no socket: %s", strerror(errno));
-	err = listen_on(srv, fd, (struct sockaddr *)&sa, sizeof(sa), path);
-	if (!ash_failed(&err))
-		memcpy(srv->socket_path, path, strlen(path) + 1);
-	return err;
+	if (bind(fd, (struct sockaddr *)&sa, sizeof(sa)) || listen(fd, 64)) {
+		err = ash_error_make(ASH_E_INVALID, "cannot listen on %s: %s", path,
+				     strerror(errno));
+		close(fd);
+		return err;
+	}
+	listen_on(srv, fd);
+	memcpy(srv->socket_path, path, strlen(path) + 1);
+	return ash_error_ok();
 }
 
 struct ash_error nbd_server_listen_tcp(struct nbd_server *srv, const struct ash_endpoint *at)
 {
-	struct sockaddr_in6 sa = {.sin6_family = AF_INET6, .sin6_port = htobe16(at->port)};
-	char ip[INET6_ADDRSTRLEN], name[INET6_ADDRSTRLEN + 16];
-	int fd, off = 0, one = 1;
+	struct ash_error err = ash_error_ok();
+	int fd = ash_sock_listen(at, NULL, &err);
 
-	memcpy(&sa.sin6_addr, at->ip, 16);
-	fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return ash_error_make(ASH_E_INTERNAL, "no socket: %s", strerror(errno));
-	setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	snprintf(name, sizeof(name), "[%s]:%u", inet_ntop(AF_INET6, at->ip, ip, sizeof(ip)),
-		 at->port);
-	return listen_on(srv, fd, (struct sockaddr *)&sa, sizeof(sa), name);
+	if (fd >= 0)
+		listen_on(srv, fd);
+	return err;
 }
 
 /* ------------------------------------------------------------ life */
@@ -248,6 +275,8 @@ struct nbd_server *nbd_server_new(struct ev_loop *loop)
 	ash_list_init(&srv->conns);
 	ash_list_init(&srv->dirty);
 	ash_list_init(&srv->free_reqs);
+	ev_timer_init(&srv->accept_again, on_accept_again, 0., 0.);
+	srv->accept_again.data = srv;
 	return srv;
 }
 
@@ -255,6 +284,7 @@ static void drop_listeners(struct nbd_server *srv)
 {
 	struct nbd_listener *l;
 
+	ev_timer_stop(srv->loop, &srv->accept_again);
 	while ((l = srv->listeners)) {
 		srv->listeners = l->next;
 		ev_io_stop(srv->loop, &l->io);

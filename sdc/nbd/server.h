@@ -56,7 +56,8 @@ void nbd_server_stop(struct nbd_server *srv, void (*done)(void *arg), void *arg)
 
 struct nbd_server_stats {
 	uint64_t connections, requests, errors;
-	uint32_t open; /* connections now */
+	uint64_t accept_pauses; /* no descriptor or memory was left for a connection */
+	uint32_t open;		/* connections now */
 	uint32_t in_flight;
 	uint64_t bytes_held;
 };

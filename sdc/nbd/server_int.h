@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "common/base/list.h"
+#include "common/io/sock.h"
 #include "sdc/nbd/nbd_proto.h"
 #include "sdc/nbd/server.h"
 
@@ -20,6 +21,7 @@
 #define OPTION_MAX (64u << 10) /* longest data of an option */
 #define OPTIONS_MAX 1000u
 #define NEGOTIATION_S 30.
+#define ACCEPT_PAUSE_S 0.2
 #define STATUS_MAX_BYTES (64ull << 20) /* longest range of one block status answer */
 #define STATUS_MAX_EXTENTS 4096u
 #define META_ID 1u
@@ -94,6 +96,8 @@ struct nbd_server {
 	uint64_t cached, mem;
 	uint32_t stalled; /* connections that wait for memory */
 	bool stopping, accept_paused;
+	ev_timer accept_again; /* descriptors may be others' that come free */
+	struct ash_log_limit limit;
 	void (*stopped)(void *arg);
 	void *stopped_arg;
 	struct nbd_server_stats stats;
@@ -105,7 +109,7 @@ uint8_t *nbd_srv_mem_get(struct nbd_server *srv, uint32_t bytes, int *ret_class)
 void nbd_srv_mem_put(struct nbd_server *srv, uint8_t *mem, int cls);
 struct nbd_req *nbd_srv_req_get(struct nbd_conn *c);
 void nbd_srv_req_put(struct nbd_req *req);
-/* A descriptor has become free. */
+/* A descriptor has become free, or may have. */
 void nbd_srv_accept_again(struct nbd_server *srv);
 
 /* conn.c */

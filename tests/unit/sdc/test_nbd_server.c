@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -256,15 +257,55 @@ static void do_listen(void *arg)
 	listen_error = nbd_server_listen_unix(w.srv, arg);
 }
 
-static int connect_unix(const char *path)
+static int connect_fd(int fd, const char *path)
 {
 	struct sockaddr_un sa = {.sun_family = AF_UNIX};
-	int fd = socket(AF_UNIX, SOCK_STREAM, 0), err;
 
 	snprintf(sa.sun_path, sizeof(sa.sun_path), "%s", path);
-	err = connect(fd, (struct sockaddr *)&sa, sizeof(sa)) ? -errno : 0;
+	return connect(fd, (struct sockaddr *)&sa, sizeof(sa)) ? -errno : 0;
+}
+
+static int connect_unix(const char *path)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0), err = connect_fd(fd, path);
+
 	close(fd);
 	return err;
+}
+
+static bool have_paused(const struct nbd_server_stats *s, unsigned n)
+{
+	return s->accept_pauses >= n;
+}
+
+/* What keeps the server from taking a client need not be a client of its own: no end of one tells
+ * it when to try again. */
+static void test_a_client_that_found_no_descriptor_is_served_later(void **state)
+{
+	char path[64];
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0), last = fd, next;
+	struct rlimit old, few;
+	struct timeval deadline = {.tv_sec = 100};
+	uint8_t hello[18];
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &deadline, sizeof(deadline));
+	snprintf(path, sizeof(path), "/tmp/ashlar-nbd-%d.s", (int)getpid());
+	on_server(do_listen, path);
+	assert_int_equal(listen_error.code, 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	while (last < 200 && (next = dup(fd)) >= 0)
+		last = next; /* no holes below the limit */
+	few = (struct rlimit){(rlim_t)last + 1, old.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	assert_int_equal(connect_fd(fd, path), 0);
+	await_server(have_paused, 1, "the server has taken a client without a descriptor");
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+	get(fd, hello, sizeof(hello));
+	assert_memory_equal(hello, "NBDMAGIC", 8);
+	while (last > fd)
+		close(last--);
+	close(fd);
+	settled(0);
 }
 
 static void test_the_socket_path_is_kept_clean(void **state)
@@ -317,6 +358,7 @@ int main(void)
 		RIG_TEST(test_many_in_flight_end_in_any_order),
 		RIG_TEST(test_stop_answers_what_was_begun),
 		RIG_TEST(test_the_socket_path_is_kept_clean),
+		RIG_TEST(test_a_client_that_found_no_descriptor_is_served_later),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

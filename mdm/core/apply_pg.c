@@ -337,8 +337,8 @@ static struct ash_error batch_check(const struct mdm_state *st, const void *body
 }
 
 struct tally {
-	unsigned dropped, activated;
-	const Pb__PgChange *drop, *activate;
+	unsigned dropped, activated, replaced;
+	const Pb__PgChange *drop, *activate, *replace;
 };
 
 /* One line per batch, not per group. */
@@ -350,6 +350,11 @@ static void tell(struct mdm_state *st, const struct tally *t)
 			  "%u copies were taken out of service, the first on device \"%s\": %s",
 			  t->dropped, mdm_name(st, PB__KIND__KIND_DEVICE, t->drop->device),
 			  *t->drop->reason ? t->drop->reason : "no reason given");
+	if (t->replaced)
+		mdm_event(st, PB__SEVERITY__SEV_INFO, "COPIES_REPLACED", PB__KIND__KIND_POOL,
+			  mdm_name(st, PB__KIND__KIND_POOL, t->replace->pool),
+			  "%u copies are made anew, the first on device \"%s\"", t->replaced,
+			  mdm_name(st, PB__KIND__KIND_DEVICE, t->replace->device));
 	if (t->activated)
 		mdm_event(
 			st, PB__SEVERITY__SEV_INFO, "GROUPS_ACTIVATED", PB__KIND__KIND_POOL,
@@ -375,6 +380,8 @@ static void batch_apply(struct mdm_state *st, const void *body, struct mdm_resul
 			t.drop = change;
 		if (change->action == PB__PG_ACTION__PG_ACTIVATE && !t.activated++)
 			t.activate = change;
+		if (change->action == PB__PG_ACTION__PG_REPLACE && !t.replaced++)
+			t.replace = change;
 	}
 	tell(st, &t);
 }

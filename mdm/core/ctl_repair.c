@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Gets groups back to two copies in sync: absent copies whose device is up are built again, groups
- * that nobody serves are activated, copies that are one too many are forgotten.
+ * Gets groups back to two copies in sync: absent copies whose device is up are built again, those
+ * that stay away are made anew elsewhere (ctl_rebuild.c), groups that nobody serves are activated,
+ * copies that are one too many are forgotten.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 
 #include "common/base/clean.h"
 #include "common/base/switches.h"
-#include "mdm/core/service_int.h"
+#include "mdm/core/repair_int.h"
 
 #define BATCH_MAX 1024
 #define ACTIVATE_WAIT_MS 5000 /* for the rest of a last set, once one of it is there */
@@ -49,15 +50,7 @@ void ctl_accused(struct mdm_service *svc, uint64_t device)
 
 /* ---------------------------------------------------------------- what a row needs */
 
-struct repair {
-	struct mdm_service *svc;
-	uint64_t now;
-	Pb__PgChange *change, **list;
-	size_t n;
-	bool waiting; /* something will be due without a change of the map */
-};
-
-static void add(struct repair *r, const struct mdm_rows *rows, uint32_t pg, Pb__PgAction action,
+void repair_add(struct repair *r, const struct mdm_rows *rows, uint32_t pg, Pb__PgAction action,
 		uint64_t device)
 {
 	Pb__PgChange *c = &r->change[r->n];
@@ -73,11 +66,18 @@ static void add(struct repair *r, const struct mdm_rows *rows, uint32_t pg, Pb__
 	r->list[r->n++] = c;
 }
 
-static const struct svc_dev *usable(const struct repair *r, uint64_t device)
+const struct svc_dev *repair_usable(const struct repair *r, uint64_t device)
 {
 	const struct svc_dev *dev = ash_htab_get(&r->svc->devs, device);
 
 	return dev && dev->usable ? dev : NULL;
+}
+
+bool repair_beside_primary(const struct repair *r, const struct mdm_row *row, uint64_t device)
+{
+	const struct mdm_state *st = r->svc->st;
+
+	return mdm_unit_of(st, row->replica[row->primary - 1].device) != mdm_unit_of(st, device);
 }
 
 /* Opened again since it was in sync: what a volatile cache held may be gone. */
@@ -98,14 +98,14 @@ static void activate(struct repair *r, const struct mdm_rows *rows, uint32_t pg)
 
 	if (!ASH_RULE(LAST_SET)) {
 		for (unsigned i = 0; i < row->replicas; i++)
-			if (usable(r, row->replica[i].device))
+			if (repair_usable(r, row->replica[i].device))
 				best = row->replica[i].device;
 		if (best)
-			add(r, rows, pg, PB__PG_ACTION__PG_ACTIVATE, best);
+			repair_add(r, rows, pg, PB__PG_ACTION__PG_ACTIVATE, best);
 		return;
 	}
 	for (unsigned i = 0; i < row->last_count; i++) {
-		const struct svc_dev *dev = usable(r, row->last[i]);
+		const struct svc_dev *dev = repair_usable(r, row->last[i]);
 		bool again;
 
 		if (!dev) {
@@ -123,7 +123,7 @@ static void activate(struct repair *r, const struct mdm_rows *rows, uint32_t pg)
 	if (!best)
 		return;
 	if (all || r->now - since >= ACTIVATE_WAIT_MS * SVC_MS)
-		add(r, rows, pg, PB__PG_ACTION__PG_ACTIVATE, best);
+		repair_add(r, rows, pg, PB__PG_ACTION__PG_ACTIVATE, best);
 	else
 		r->waiting = true;
 }
@@ -138,7 +138,8 @@ static void build(struct repair *r, const struct mdm_rows *rows, uint32_t pg)
 		const struct mdm_replica *c = &row->replica[i];
 		const struct svc_dev *dev;
 
-		if (c->state != ASH_REPLICA_ABSENT || !(dev = usable(r, c->device)))
+		if (c->state != ASH_REPLICA_ABSENT || !(dev = repair_usable(r, c->device)) ||
+		    !repair_beside_primary(r, row, c->device))
 			continue;
 		if (r->now < dev->readd_ns)
 			r->waiting = true;
@@ -146,7 +147,9 @@ static void build(struct repair *r, const struct mdm_rows *rows, uint32_t pg)
 			best = c;
 	}
 	if (best)
-		add(r, rows, pg, PB__PG_ACTION__PG_BUILD, best->device);
+		repair_add(r, rows, pg, PB__PG_ACTION__PG_BUILD, best->device);
+	else
+		rebuild_replace(r, rows, pg);
 }
 
 static void forget_surplus(struct repair *r, const struct mdm_rows *rows, uint32_t pg)
@@ -155,7 +158,7 @@ static void forget_surplus(struct repair *r, const struct mdm_rows *rows, uint32
 
 	for (unsigned i = 0; i < row->replicas; i++)
 		if (row->replica[i].state == ASH_REPLICA_ABSENT) {
-			add(r, rows, pg, PB__PG_ACTION__PG_FORGET, row->replica[i].device);
+			repair_add(r, rows, pg, PB__PG_ACTION__PG_FORGET, row->replica[i].device);
 			return; /* one at a time: the gen moves on */
 		}
 }
@@ -175,6 +178,8 @@ static void look_at(struct repair *r, const struct mdm_rows *rows, uint32_t pg)
 		activate(r, rows, pg);
 	else if (row->primary && in_sync + building < 2)
 		build(r, rows, pg);
+	else if (row->primary && in_sync < 2)
+		rebuild_yield(r, rows, pg);
 }
 
 /* ---------------------------------------------------------------- rounds */
@@ -188,6 +193,10 @@ static void follow_devices(struct mdm_service *svc, uint64_t now)
 		/* It may have gone and come back between two looks. */
 		if (can && (!d->usable || d->incarnation != dev->incarnation))
 			d->usable_since_ns = now;
+		if (can)
+			d->gone_ns = 0;
+		else if (!d->gone_ns)
+			d->gone_ns = now;
 		d->usable = can;
 		d->incarnation = dev->incarnation;
 	}
@@ -221,6 +230,18 @@ static void propose(struct repair *r)
 	svc_propose(r->svc, &cmd, on_repaired, NULL);
 }
 
+static void look_at_pool(struct repair *r, const Pb__Pool *pool)
+{
+	const struct mdm_rows *rows = mdm_rows(r->svc->st, pool->id);
+
+	r->pool = pool;
+	r->weighed = false;
+	r->stuck = 0;
+	for (uint32_t pg = 0; pg < rows->pg_count && r->n < BATCH_MAX; pg++)
+		look_at(r, rows, pg);
+	svc_pool(r->svc, pool->id)->stuck = r->stuck;
+}
+
 void ctl_repair(struct mdm_service *svc, uint64_t now)
 {
 	struct repair r = {.svc = svc, .now = now};
@@ -232,13 +253,9 @@ void ctl_repair(struct mdm_service *svc, uint64_t now)
 	follow_devices(svc, now);
 	r.change = ash_xcalloc(BATCH_MAX, sizeof(*r.change));
 	r.list = ash_xcalloc(BATCH_MAX, sizeof(*r.list));
-	MDM_EACH(svc->st, PB__KIND__KIND_POOL, Pb__Pool, pool) {
-		const struct mdm_rows *rows = mdm_rows(svc->st, pool->id);
-
-		for (uint32_t pg = 0; pool->had_volume && pg < rows->pg_count && r.n < BATCH_MAX;
-		     pg++)
-			look_at(&r, rows, pg);
-	}
+	MDM_EACH(svc->st, PB__KIND__KIND_POOL, Pb__Pool, pool)
+		if (pool->had_volume)
+			look_at_pool(&r, pool);
 	svc->repair_ns = r.waiting ? now + LOOK_MS * SVC_MS : ASH_TIME_NEVER;
 	if (r.n)
 		propose(&r);

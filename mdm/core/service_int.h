@@ -52,23 +52,26 @@ struct svc_dev {
 	uint64_t id;
 	bool usable;
 	uint64_t usable_since_ns, incarnation; /* of the opening that has been usable since then */
+	uint64_t gone_ns; /* not usable since, as far as this leader knows; 0 = usable */
 	/* Copies on it come back no sooner; the delay grows with each accusation. */
 	uint64_t readd_ns, accused_ns;
 	uint32_t readd_ms;
+	uint32_t copies, filling; /* of one round: that it has, and of them new ones being filled */
 	bool reported;
 	Pb__DeviceStats stats; /* scalars only */
 	uint64_t *nodes, *extents;
 	size_t node_count;
 };
 
-/* A pool's first placement, while it never had a volume. */
+/* Where a pool's copies belong: first placement while it never had a volume, then rebuilding. */
 struct svc_pool {
 	uint64_t id;
 	uint64_t devices_hash, calm_ns;
 	bool dirty, flying, planned;
 	struct mdm_place_row *target; /* valid if planned; for devices_hash */
 	uint32_t pgs;
-	int level; /* of the fill warning */
+	int level;	/* of the fill warning */
+	uint32_t stuck; /* groups with one copy and no device that can take another */
 };
 
 struct svc_backoff {

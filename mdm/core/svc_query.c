@@ -75,6 +75,13 @@ static void count_groups(struct report *r, const Pb__Pool *pool, Pb__PoolStatus 
 			 "storage pool \"%s\": %u placement groups have one current copy only",
 			 pool->name, s->degraded_pgs);
 	}
+	if (svc_serves(r->svc) && svc_pool(r->svc, pool->id)->stuck)
+		add_text(
+			&s->warnings, &s->n_warnings,
+			"%u placement groups have no second copy, and no device that can take one: "
+			"none in another fault unit is up and has room; bring the lost devices back, "
+			"add devices, or delete volumes",
+			svc_pool(r->svc, pool->id)->stuck);
 	r->q->pgs += s->pgs;
 	r->q->degraded_pgs += s->degraded_pgs;
 	r->q->failed_pgs += s->failed_pgs;

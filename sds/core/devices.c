@@ -142,6 +142,7 @@ static void opened(void *arg, int result, struct sds_store *store)
 	sds_store_set_events(store, &events);
 	say(dev, ASH_LOG_NOTICE, "device_open");
 	s->devs_due = true;
+	stray_due(dev);
 	pg_device_changed(s, dev->id);
 }
 
@@ -443,7 +444,7 @@ void dev_fill_found(const struct sds_dev *dev, Pb__FoundDevice *f)
 	}
 }
 
-static bool admitted(const struct sds_dev *dev)
+bool dev_admitted(const struct sds_dev *dev)
 {
 	const struct ash_map_device *d = ash_map_device(dev->s->map, dev->id);
 
@@ -533,7 +534,7 @@ static void report(struct sds_dev *dev, uint64_t now)
 
 	if (!s->registered || dev->reporting || now < dev->report_ns || s->stopping)
 		return;
-	if (dev->state == DEV_OPEN && !admitted(dev))
+	if (dev->state == DEV_OPEN && !dev_admitted(dev))
 		report_opened(dev);
 	else if (dev->state == DEV_FAILED && dev->id &&
 		 (dev->adding ? order_of(dev) != NULL : !failure_recorded(dev)))

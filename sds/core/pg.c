@@ -193,6 +193,21 @@ static void set_role(struct sds_pg *pg, const struct ash_row *old)
 	pg_touch(pg);
 }
 
+/* Devices of ours that the row named, and names no more. */
+static void out_of_row(const struct sds_pg *pg, const struct ash_row *old)
+{
+	for (unsigned i = 0; i < old->replicas; i++) {
+		uint64_t device = old->replica[i].device;
+		struct sds_dev *dev = dev_by_id(pg->s, device);
+		bool stays = false;
+
+		for (unsigned k = 0; k < pg->row.replicas; k++)
+			stays |= pg->row.replica[k].device == device;
+		if (dev && !stays)
+			stray_due(dev);
+	}
+}
+
 void pg_on_row(void *arg, struct ash_map_pool *pool, uint32_t at, const struct ash_row *unused)
 {
 	struct sds *s = arg;
@@ -213,6 +228,7 @@ void pg_on_row(void *arg, struct ash_map_pool *pool, uint32_t at, const struct a
 	pg->promised = 0;
 	pg->proposed = pg->blocked = false;
 	mdm_unwant(pg);
+	out_of_row(pg, &old);
 	set_role(pg, &old);
 }
 

@@ -458,7 +458,7 @@ static void chunks(struct sds_sync *y)
 
 /* ------------------------------------------------------------ settling */
 
-/* Another copy is away: marks still count for it. */
+/* Another copy is away: our marks still count for it. */
 static bool others_away(const struct sds_sync *y)
 {
 	for (unsigned i = 0; i < y->pg->row.replicas; i++)
@@ -467,18 +467,24 @@ static bool others_away(const struct sds_sync *y)
 	return false;
 }
 
-/* With the whole chunk locked, equal and durable on both sides: the marks go. */
+/*
+ * With the whole chunk locked, equal and durable on both sides: the marks go, and the copy gets our
+ * stamp. That one it needs also while another is away: what was found equal was not sent, and its
+ * own stamp may be of an earlier time in which it had a part in the group. Bringing the one that is
+ * away up to date from this copy would pass over the chunk.
+ */
 static void settle_begin(struct sds_op *op)
 {
 	struct sds_sync *y = op->sync;
 
-	if (y->failed || !look_up(y) || others_away(y)) {
+	if (y->failed || !look_up(y)) {
 		if (!y->failed)
 			next_chunk(y);
 		step_over(y);
 		return;
 	}
-	sds_store_settle(op->dev->store, op->h.node, op->chunk);
+	if (!others_away(y))
+		sds_store_settle(op->dev->store, op->h.node, op->chunk);
 	y->sub = SUB_SETTLE;
 	ask(y, ASH_OP_SETTLE);
 }

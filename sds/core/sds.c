@@ -104,6 +104,7 @@ void sds_turn(struct sds *s)
 		more |= !ash_list_empty(&s->locks.ready) || !ash_list_empty(&s->changed_pgs);
 	} while (more && ++rounds < 64);
 	settle_turn(s);
+	stray_turn(s);
 	dev_turn(s);
 	pending_turn(s);
 	mdm_turn(s);

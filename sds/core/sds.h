@@ -66,7 +66,7 @@ void sds_free(struct sds *sds);
 struct sds_stats {
 	uint32_t devices, pgs_primary, pgs_secondary, pgs_building, sessions, peers;
 	uint64_t ops_in_flight, stale, fenced, not_mapped, resync_blocks_sent,
-		resync_blocks_skipped;
+		resync_blocks_skipped, strays_freed;
 };
 void sds_stats(const struct sds *sds, struct sds_stats *ret_stats);
 

@@ -78,6 +78,8 @@ struct sds_dev {
 	struct ash_list space_wait; /* ops that wait for extents */
 	uint64_t found_ns, retry_ns;
 	unsigned tries;
+	bool strays_due, strays_later; /* stray.c: look for some; some cannot be freed yet */
+	uint64_t stray_cursor, stray_ns;
 };
 
 /* ------------------------------------------------------------ placement groups (pg.c) */
@@ -426,6 +428,10 @@ struct sds {
 	bool peers_stale; /* who shares a PG with us must be looked up again */
 
 	struct sds_sync sync[SYNCS_MAX];
+	struct {
+		struct sds_op *op; /* frees one chunk */
+		uint64_t device, due_ns;
+	} stray;
 
 	/* MDM */
 	bool ctl_up, registering, registered, getting_map, map_wanted, map_due, beating;
@@ -464,6 +470,8 @@ void dev_op_ended(struct sds_dev *dev);
 void dev_stop_all(struct sds *s);
 void dev_free_all(struct sds *s);
 uint64_t dev_deadline_ns(const struct sds *s);
+/* The map shows this very opening of the device as in use. */
+bool dev_admitted(const struct sds_dev *dev);
 
 /* mdm_link.c */
 void mdm_session(void *owner, bool up);
@@ -641,6 +649,10 @@ void sync_list_add(struct sync_list *list, const struct sds_chunk_info *info);
 void sync_list_done(struct sync_list *list);
 /* resync_in.c: the target's side */
 void sync_message(struct sds_session *ses, struct ash_msg *msg);
+
+/* stray.c: chunks of groups that a device has no part in any more */
+void stray_due(struct sds_dev *dev); /* there may be some */
+void stray_turn(struct sds *s);
 
 /* settle.c: stamps of a sole survivor */
 void settle_turn(struct sds *s);

@@ -151,6 +151,8 @@ static void heartbeat(struct desk *d, struct desk_server *s)
 {
 	Pb__Request req = PB__REQUEST__INIT;
 	Pb__Heartbeat hb = PB__HEARTBEAT__INIT;
+	Pb__PgProgress *resync = &s->resync;
+	Pb__DeviceStats *stats = &s->stats;
 	uint8_t process[16];
 
 	uuid_of(s->process, process);
@@ -160,6 +162,10 @@ static void heartbeat(struct desk *d, struct desk_server *s)
 	hb.sds = s->id;
 	hb.session.data = process;
 	hb.session.len = 16;
+	hb.n_resync = s->resync.left + s->resync.done ? 1 : 0;
+	hb.resync = &resync;
+	hb.n_devices = s->stats.device ? 1 : 0;
+	hb.devices = &stats;
 	req.r_case = PB__REQUEST__R_HEARTBEAT;
 	req.heartbeat = &hb;
 	mdm_service_request(d->svc, s->c->s, &req);
@@ -327,6 +333,8 @@ void desk_cluster(struct desk *d, unsigned sdss)
 		struct desk_server *s = &desk_servers[i];
 
 		snprintf(name, sizeof(name), "sds%u", i + 1);
+		pb__pg_progress__init(&s->resync);
+		pb__device_stats__init(&s->stats);
 		s->uuid = 100 + i;
 		s->process = 200 + i;
 		s->id = d->c.sds[i] = add_sds(&d->c, name, d->c.domain, 0, s->uuid);

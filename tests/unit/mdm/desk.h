@@ -63,6 +63,10 @@ struct desk_server {
 	bool alive;
 	uint64_t next_ns, version; /* echoed; the newest pushed unless frozen */
 	bool frozen;
+	/* Told with each heartbeat: what it is building (resync.left + done not 0), and the room of
+	 * one device (stats.device not 0). */
+	Pb__PgProgress resync;
+	Pb__DeviceStats stats;
 };
 extern struct desk_server desk_servers[8];
 

@@ -109,6 +109,21 @@ static Pb__Device *opened_device(const struct mdm_state *st, const Pb__CmdDevice
 	return c->device ? mdm_device(st, c->device) : mdm_find_device_uuid(st, &c->uuid);
 }
 
+/*
+ * Each opening raises the incarnation in the label, refused or not. So what tells a disk that went
+ * back in time is what the label said before: it has to come from the opening that is known, or
+ * from a later one that was never admitted.
+ */
+static bool from_the_past(const Pb__Device *dev, const Pb__CmdDeviceOpened *c)
+{
+	if (!dev->incarnation || c->prev_nonce.len != 16 ||
+	    (c->incarnation == dev->incarnation && mdm_bytes_equal(&dev->nonce, &c->nonce)))
+		return false;
+	return c->prev_incarnation < dev->incarnation ||
+	       (c->prev_incarnation == dev->incarnation &&
+		!mdm_bytes_equal(&dev->nonce, &c->prev_nonce));
+}
+
 /* Identity is the opening: UUID, incarnation (only grows) and nonce. */
 static struct ash_error check_opening(const struct mdm_state *st, const Pb__Device *dev,
 				      const Pb__CmdDeviceOpened *c)
@@ -126,6 +141,14 @@ static struct ash_error check_opening(const struct mdm_state *st, const Pb__Devi
 			"device \"%s\": incarnation %llu is below %llu, which is known: the disk was "
 			"rolled back, or a newer opening exists; remove the device and add it empty",
 			dev->name, (unsigned long long)c->incarnation,
+			(unsigned long long)dev->incarnation);
+	if (from_the_past(dev, c))
+		return ash_error_make(
+			ASH_E_DENIED,
+			"device \"%s\": its label comes from incarnation %llu, and does not know "
+			"incarnation %llu: the disk was rolled back or is a copy; remove the device "
+			"and add it empty",
+			dev->name, (unsigned long long)c->prev_incarnation,
 			(unsigned long long)dev->incarnation);
 	if (c->incarnation == dev->incarnation && dev->incarnation &&
 	    !mdm_bytes_equal(&dev->nonce, &c->nonce))

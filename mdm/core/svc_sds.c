@@ -111,6 +111,8 @@ static void fill_opened(struct mdm_session *s, const Pb__FoundDevice *f, Pb__Cmd
 	c->session.len = 16;
 	c->label_map_version = f->map_version;
 	c->path = f->path;
+	c->prev_incarnation = f->prev_incarnation;
+	c->prev_nonce = f->prev_nonce;
 }
 
 /* Devices that are open already when the SDS registers. */

@@ -151,6 +151,8 @@ static void open_store(struct sds_dev *dev)
 	struct sds *s = dev->s;
 
 	dev->write_back = dev->disk->write_back;
+	dev->prev_incarnation = dev->label.incarnation;
+	memcpy(dev->prev_nonce, dev->label.nonce, 16);
 	/* What an earlier opening granted is forgotten: it has run out by then. The lock of the
 	 * disk was ours from found_ns on. */
 	if (dev->label.incarnation)
@@ -159,13 +161,11 @@ static void open_store(struct sds_dev *dev)
 	dev->store = sds_store_open(s->port, dev->disk, s->cfg.boot_id, opened, dev);
 }
 
-/* Ours by its label, as far as we know? */
+/* Ours by its label? Not before the map is here. */
 static const char *not_ours(const struct sds *s, const struct sds_label *label)
 {
 	const struct ash_map_device *d;
 
-	if (!s->self)
-		return NULL; /* the MDM will say */
 	if (!ash_uuid_equal(label->system, ash_map_system_uuid(s->map)))
 		return "its label names another system";
 	d = ash_map_device(s->map, label->device);
@@ -178,35 +178,67 @@ static const char *not_ours(const struct sds *s, const struct sds_label *label)
 	return NULL;
 }
 
+/*
+ * Opening raises the incarnation in the label. A disk that was rolled back, or a copy of one, must
+ * not be opened for that reason alone: after some tries its label would be as new as any.
+ */
+static bool is_from_the_past(const struct sds *s, const struct sds_label *label)
+{
+	const struct ash_map_device *d = ash_map_device(s->map, label->device);
+
+	if (!d || !d->incarnation || !ASH_RULE(INCARNATION))
+		return false;
+	return label->incarnation < d->incarnation ||
+	       (label->incarnation == d->incarnation && !ash_uuid_equal(label->nonce, d->nonce));
+}
+
+static void ignore(struct sds_dev *dev, int level, const char *why)
+{
+	snprintf(dev->why, sizeof(dev->why), "%s", why);
+	say(dev, level, "disk_ignored");
+	dev->id = 0;
+	let_disk_go(dev);
+}
+
+/* A disk with a label; once the map is here. */
+static void judge(struct sds_dev *dev)
+{
+	struct sds *s = dev->s;
+	const char *why;
+
+	if (!s->self && !s->stopping)
+		return;
+	why = s->stopping ? "the SDS is stopping" : not_ours(s, &dev->label);
+	if (!why && is_from_the_past(s, &dev->label))
+		why = "its label is older than what the MDM knows of it: it was rolled back or is a "
+		      "copy; remove the device and add it empty";
+	ash_list_each(l, &s->devs) {
+		const struct sds_dev *other = ash_container_of(l, struct sds_dev, link);
+
+		if (other != dev && other->id == dev->id && other->state != DEV_FAILED &&
+		    other->state != DEV_FOUND)
+			why = "another disk with its label is here already";
+	}
+	if (why)
+		ignore(dev, ASH_LOG_WARN, why);
+	else
+		open_store(dev);
+}
+
 static void probed(void *arg, int result, const struct sds_label *label)
 {
 	struct sds_dev *dev = arg;
-	const char *why = NULL;
 
 	dev->error = result;
-	if (result == 0) {
-		dev->label = *label;
-		dev->id = label->device;
-		why = not_ours(dev->s, label);
-		ash_list_each(l, &dev->s->devs) {
-			const struct sds_dev *other = ash_container_of(l, struct sds_dev, link);
-
-			if (other != dev && other->id == dev->id && other->state != DEV_FAILED)
-				why = "another disk with its label is here already";
-		}
-	} else {
-		why = result == -ENODATA ? "it has no label" : "its label cannot be read";
-	}
-	if (dev->s->stopping)
-		why = "the SDS is stopping";
-	if (!why) {
-		open_store(dev);
+	if (result) {
+		ignore(dev, result == -ENODATA ? ASH_LOG_INFO : ASH_LOG_WARN,
+		       result == -ENODATA ? "it has no label" : "its label cannot be read");
 		return;
 	}
-	snprintf(dev->why, sizeof(dev->why), "%s", why);
-	say(dev, result == -ENODATA ? ASH_LOG_INFO : ASH_LOG_WARN, "disk_ignored");
-	dev->id = 0;
-	let_disk_go(dev);
+	dev->label = *label;
+	dev->id = label->device;
+	dev->state = DEV_FOUND;
+	dev->s->devs_due = true;
 }
 
 void sds_disk_found(struct sds *s, struct ash_disk *disk, const char *path)
@@ -375,6 +407,8 @@ void dev_stop_all(struct sds *s)
 
 		if (dev->state == DEV_OPEN)
 			dev_close(dev, "the SDS is stopping");
+		else if (dev->state == DEV_FOUND)
+			judge(dev);
 		else if (dev->state == DEV_FAILED && !dev->store)
 			dev_forget(dev);
 		else if (dev->state == DEV_ASKED && dev->retry_ns)
@@ -434,6 +468,8 @@ void dev_fill_found(const struct sds_dev *dev, Pb__FoundDevice *f)
 	f->reactor = dev->s->cfg.reactor;
 	f->write_back = dev->write_back;
 	f->map_version = dev->label.map_version;
+	f->prev_incarnation = dev->prev_incarnation;
+	f->prev_nonce = (ProtobufCBinaryData){16, (uint8_t *)dev->prev_nonce};
 	f->path = (char *)dev->path;
 	f->open = dev->state == DEV_OPEN;
 	f->capacity = dev->label.extents * ASH_CHUNK_BYTES;
@@ -569,7 +605,9 @@ void dev_turn(struct sds *s)
 	ash_list_each_safe(l, &s->devs) {
 		struct sds_dev *dev = ash_container_of(l, struct sds_dev, link);
 
-		if (dev->state == DEV_OPEN && s->self && !s->stopping)
+		if (dev->state == DEV_FOUND)
+			judge(dev);
+		else if (dev->state == DEV_OPEN && s->self && !s->stopping)
 			check_open(dev);
 		report(dev, now);
 		let_go(dev);

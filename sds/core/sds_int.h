@@ -49,6 +49,7 @@ struct sds_preq;
 enum dev_state {
 	DEV_ASKED,   /* the shell opens it */
 	DEV_PROBING, /* reading the label */
+	DEV_FOUND,   /* the label is known; the map has to say whose it is */
 	DEV_FORMATTING,
 	DEV_OPENING,
 	DEV_OPEN,
@@ -64,6 +65,8 @@ struct sds_dev {
 	struct sds_store *store;
 	uint64_t id; /* of the MDM; while it is being added: of the order */
 	struct sds_label label;
+	uint64_t prev_incarnation; /* what the label said before this opening */
+	uint8_t prev_nonce[16];
 	char path[256];
 	uint64_t serve_ns;	   /* not before: leases that an earlier opening may have granted */
 	uint32_t ops;		   /* store operations of ours in flight */

@@ -542,6 +542,41 @@ static void device_openings_are_identities(void **state)
 	free_cluster(&c);
 }
 
+/* Each try to open a disk raises its label, so the incarnation alone catches up with any other. */
+static void device_from_the_past_stays_refused(void **state)
+{
+	uint8_t nonce[16] = {7}, prev[16] = {0};
+	struct cluster c;
+	COMMAND(cmd, b, DeviceOpened, DEVICE_OPENED, CMD_DEVICE_OPENED, device_opened);
+
+	make_cluster(&c, 2, 1024);
+	assert_int_equal(open_device(&c, c.dev[0], 5, 1, 1 << 30), 0);
+	memcpy(prev, mdm_device(c.st, c.dev[0])->nonce.data, 16);
+	b.device = c.dev[0];
+	b.uuid = mdm_device(c.st, c.dev[0])->uuid;
+	b.nonce = (ProtobufCBinaryData){16, nonce};
+	b.prev_nonce = (ProtobufCBinaryData){16, prev};
+	b.capacity = 1 << 30;
+	/* Tried once more than it was behind. */
+	b.incarnation = 6;
+	b.prev_incarnation = 4;
+	REFUSED(&c, run(&c, &cmd), ASH_E_DENIED, "rolled back");
+	/* As often as the known one, but another. */
+	b.prev_incarnation = 5;
+	prev[15] ^= 1;
+	REFUSED(&c, run(&c, &cmd), ASH_E_DENIED, "is a copy");
+	assert_int_equal(mdm_device(c.st, c.dev[0])->incarnation, 5);
+	/* From the known one; from one after it that was never admitted. */
+	prev[15] ^= 1;
+	assert_int_equal(run(&c, &cmd), 0);
+	assert_int_equal(run(&c, &cmd), 0); /* a repeat */
+	b.incarnation = 8;
+	b.prev_incarnation = 7;
+	assert_int_equal(run(&c, &cmd), 0);
+	assert_int_equal(mdm_device(c.st, c.dev[0])->incarnation, 8);
+	free_cluster(&c);
+}
+
 static void device_ahead_of_the_mdm_is_refused(void **state)
 {
 	uint8_t nonce[16] = {1};
@@ -760,6 +795,7 @@ int main(void)
 		cmocka_unit_test(unplaced_pool_takes_no_volume),
 		cmocka_unit_test(things_in_use_stay),
 		cmocka_unit_test(device_openings_are_identities),
+		cmocka_unit_test(device_from_the_past_stays_refused),
 		cmocka_unit_test(device_ahead_of_the_mdm_is_refused),
 		cmocka_unit_test(admission_by_address),
 		cmocka_unit_test(names_are_unique_and_found),

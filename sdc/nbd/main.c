@@ -130,8 +130,10 @@ static void on_signal(struct ev_loop *loop, ev_signal *w, int revents)
 	if (app->stopping && app->opened == app->opts->volume_count)
 		on_grace(loop, &app->grace, 0);
 	ash_log(ASH_LOG_NOTICE, "event=nbd_stop signal=%d", w->signum);
-	if (app->opened < app->opts->volume_count)
-		_exit(1); /* still opening: nothing has been served */
+	if (app->opened < app->opts->volume_count) {
+		nbd_server_stop(app->srv, NULL, NULL); /* removes the socket */
+		_exit(1);			       /* still opening: nothing has been served */
+	}
 	stop(app);
 }
 
@@ -158,18 +160,11 @@ static struct ash_error start_listening(struct app *app)
 
 static void all_opened(struct app *app)
 {
-	struct ash_error err;
-
 	if (app->code) {
 		stop(app);
 		return;
 	}
-	err = start_listening(app);
-	if (ash_failed(&err)) {
-		fail(app, ash_code_exit(err.code), err.message);
-		stop(app);
-		return;
-	}
+	nbd_server_pause(app->srv, false);
 	ash_log(ASH_LOG_NOTICE, "event=nbd_ready socket=%s listen=%s exports=%zu",
 		app->opts->socket_path ? app->opts->socket_path : "-",
 		app->opts->listen ? app->opts->listen : "-", app->opts->volume_count);
@@ -215,10 +210,13 @@ static void on_turn(void *arg)
 	nbd_server_flush(((struct app *)arg)->srv);
 }
 
-static void start(struct app *app)
+/* Opening a volume takes it from whoever has it open. So the addresses are taken first: one that is
+ * in use is most likely that of the server that has it. */
+static struct ash_error start(struct app *app)
 {
 	const struct ash_nbd_opts *o = app->opts;
 	struct ev_loop *loop = ash_reactor_loop(app->client.reactor);
+	struct ash_error err;
 
 	app->srv = nbd_server_new(loop);
 	app->client.on_turn = on_turn;
@@ -237,10 +235,15 @@ static void start(struct app *app)
 			 v->exp.name);
 		nbd_server_add(app->srv, &v->exp);
 	}
+	nbd_server_pause(app->srv, true);
+	err = start_listening(app);
+	if (ash_failed(&err))
+		return err;
 	for (size_t i = 0; i < o->volume_count; i++)
 		sdc_open(app->client.sdc, o->volumes[i], o->read_only,
 			 o->open_timeout_ms ? o->open_timeout_ms : OPEN_MS, on_open,
 			 &app->volume[i]);
+	return err;
 }
 
 static const char *usage_error(const struct ash_nbd_opts *o)
@@ -279,7 +282,13 @@ int ash_nbd_main(const struct ash_nbd_opts *opts)
 		return app.code;
 	}
 	app.volume = ash_xcalloc(opts->volume_count, sizeof(*app.volume));
-	start(&app);
+	err = start(&app);
+	if (ash_failed(&err)) {
+		fail(&app, ash_code_exit(err.code), err.message);
+		nbd_server_free(
+			app.srv); /* with the socket, if it is another address that failed */
+		return app.code;
+	}
 	ash_reactor_run(app.client.reactor);
 	nbd_server_free(app.srv);
 	sdc_client_done(&app.client);

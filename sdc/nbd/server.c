@@ -176,14 +176,29 @@ static void on_accept(struct ev_loop *loop, ev_io *w, int revents)
 	}
 }
 
+static void watch_listeners(struct nbd_server *srv)
+{
+	for (struct nbd_listener *l = srv->listeners; l; l = l->next) {
+		if (srv->paused)
+			ev_io_stop(srv->loop, &l->io);
+		else
+			ev_io_start(srv->loop, &l->io);
+	}
+}
+
+void nbd_server_pause(struct nbd_server *srv, bool paused)
+{
+	srv->paused = paused;
+	watch_listeners(srv);
+}
+
 void nbd_srv_accept_again(struct nbd_server *srv)
 {
 	if (!srv->accept_paused)
 		return;
 	srv->accept_paused = false;
 	ev_timer_stop(srv->loop, &srv->accept_again);
-	for (struct nbd_listener *l = srv->listeners; l; l = l->next)
-		ev_io_start(srv->loop, &l->io);
+	watch_listeners(srv);
 }
 
 static void on_accept_again(struct ev_loop *loop, ev_timer *w, int revents)
@@ -201,7 +216,7 @@ static void listen_on(struct nbd_server *srv, int fd)
 	srv->listeners = l;
 	ev_io_init(&l->io, on_accept, fd, EV_READ);
 	l->io.data = srv;
-	ev_io_start(srv->loop, &l->io);
+	watch_listeners(srv);
 }
 
 /* A socket whose server was killed is in the way of the next one; one in use is not to be taken. */

@@ -45,6 +45,8 @@ void nbd_server_add(struct nbd_server *srv, struct nbd_export *exp);
 /* Replaces a socket that nobody listens on; refuses one in use. Removed by nbd_server_stop(). */
 struct ash_error nbd_server_listen_unix(struct nbd_server *srv, const char *path);
 struct ash_error nbd_server_listen_tcp(struct nbd_server *srv, const struct ash_endpoint *at);
+/* Paused, it listens and takes nobody: who connects waits until it is not paused any more. */
+void nbd_server_pause(struct nbd_server *srv, bool paused);
 /* A connection made elsewhere; the server owns the descriptor. */
 void nbd_server_accept(struct nbd_server *srv, int fd);
 

@@ -95,7 +95,7 @@ struct nbd_server {
 	struct nbd_mem *cache[MEM_CLASSES];
 	uint64_t cached, mem;
 	uint32_t stalled; /* connections that wait for memory */
-	bool stopping, accept_paused;
+	bool stopping, paused, accept_paused;
 	ev_timer accept_again; /* descriptors may be others' that come free */
 	struct ash_log_limit limit;
 	void (*stopped)(void *arg);

@@ -100,6 +100,20 @@ def test_a_device_with_a_file_system(plain, tmp_path):
     plain.ashlar("device", "add", "--sds", "sds1", "--pool", "pool1", "--path", str(path), "--force")
 
 
+def test_an_nbd_server_started_twice(plain):
+    """The second one finds its address taken, and leaves the volume to the first."""
+    server = plain.nbd("taken")
+    h = nbd.NBD()
+    h.connect_uri(server.uri)
+    h.pwrite(b"1" * 4096, 0)
+    refused(plain, ["nbd", "--volume", "taken", "--socket", server.socket], 1, server.socket, "in use", "another")
+    h.pwrite(b"2" * 4096, 0)
+    assert h.pread(4096, 0) == b"2" * 4096
+    h.shutdown()
+    server.stop()
+    assert not os.path.exists(server.socket)
+
+
 def test_a_device_of_another_system(plain, make_cluster):
     other = make_cluster("--mdm", "1", "--sds", "2", "--device-size", "256MiB", "--pgs", "16", "--base-port", "9200")
     path = other.ashlar("device", "list")["devices"][0]["path"]

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "mdm/shell/identity.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,7 +23,8 @@
 #define LOCK_TRIES 60
 #define LOCK_PER_S 20
 
-static const char *const known[] = {"uuid", "id", "system", "system-name", "member", NULL};
+static const char *const known[] = {"uuid",   "id",	 "system", "system-name",
+				    "member", "has-log", NULL};
 
 static struct ash_error no_access(const char *what, const char *path, int err)
 {
@@ -97,6 +100,7 @@ static bool parse(struct mdm_identity *who, const struct ash_conf *conf)
 		return false;
 	snprintf(who->system_name, sizeof(who->system_name), "%s",
 		 ash_conf_get(conf, "system-name", ""));
+	who->has_log = !strcmp(ash_conf_get(conf, "has-log", "no"), "yes");
 	for (; (text = ash_conf_nth(conf, "member", who->members)); who->members++)
 		if (who->members == MDM_FIRST_MEMBERS ||
 		    !parse_member(text, &who->member[who->members]))
@@ -148,6 +152,8 @@ static int write_all(FILE *f, const struct mdm_identity *who)
 		fprintf(f, "system = %s\n", ash_uuid_format(who->system, text));
 		fprintf(f, "system-name = %s\n", who->system_name);
 	}
+	if (who->has_log)
+		fprintf(f, "has-log = yes\n");
 	for (size_t i = 0; i < who->members; i++) {
 		const struct mdm_first_member *m = &who->member[i];
 
@@ -181,6 +187,24 @@ struct ash_error mdm_identity_save(const struct mdm_identity *who, const char *s
 	if (dir >= 0)
 		close(dir);
 	return e ? no_access("cannot write", path, e) : ash_error_ok();
+}
+
+bool mdm_log_is_there(const char *log_dir)
+{
+	DIR *dir = opendir(log_dir);
+	bool vote = false, entries = false;
+	struct dirent *d;
+
+	while (dir && (d = readdir(dir))) {
+		vote |= !strncmp(d->d_name, "metadata", 8);
+		/* Segments are named by their first entry, or open-N; snapshots snapshot-TERM-...
+		 */
+		entries |= isdigit((unsigned char)d->d_name[0]) ||
+			   !strncmp(d->d_name, "open-", 5) || !strncmp(d->d_name, "snapshot-", 9);
+	}
+	if (dir)
+		closedir(dir);
+	return vote && entries;
 }
 
 uint64_t mdm_disk_free(const char *dir)

@@ -100,11 +100,25 @@ static void propose(struct mdm_port *port, const uint8_t *cmd, size_t bytes,
 
 /* ------------------------------------------------------------ the log's events */
 
+/* From its first entry on, the log has to be there. */
+static void note_log(struct mdm_shell *sh)
+{
+	struct ash_error err;
+
+	if (sh->who.has_log || !sh->who.id)
+		return;
+	sh->who.has_log = true;
+	err = mdm_identity_save(&sh->who, sh->state_dir);
+	if (ash_failed(&err))
+		ash_log(ASH_LOG_WARN, "event=identity_not_saved why=\"%s\"", err.message);
+}
+
 static void on_apply(void *arg, const uint8_t *data, size_t bytes, uint64_t index)
 {
 	struct mdm_shell *sh = arg;
 	Pb__Command *cmd = bytes ? pb__command__unpack(NULL, bytes, data) : NULL;
 
+	note_log(sh);
 	mdm_result_done(&sh->last);
 	memset(&sh->last, 0, sizeof(sh->last));
 	if (!cmd) {
@@ -135,6 +149,7 @@ static int on_restore(void *arg, const uint8_t *data, size_t bytes)
 		ash_log(ASH_LOG_ERROR, "event=bad_snapshot why=\"%s\"", err.message);
 		return -EINVAL;
 	}
+	note_log(sh);
 	if (sh->svc)
 		mdm_service_set_state(sh->svc, st);
 	mdm_state_free(sh->st);
@@ -236,6 +251,19 @@ static void on_disk_timer(struct ev_loop *loop, ev_timer *w, int revents)
 	mdm_shell_stop(sh);
 }
 
+/* An empty log where there was one: what was promised to the others would be forgotten, and an MDM
+ * alone would begin an empty system of the same name. */
+static struct ash_error check_log(struct mdm_shell *sh)
+{
+	if (!sh->who.has_log || mdm_log_is_there(sh->log_dir))
+		return ash_error_ok();
+	return ash_error_make(
+		ASH_E_STATE,
+		"the log in %s is gone; restore it as it was when this MDM ended, or "
+		"take this MDM out of the system, empty its state directory, add it again",
+		sh->log_dir);
+}
+
 static struct ash_error check_disk(struct mdm_shell *sh)
 {
 	uint64_t have = mdm_disk_free(sh->log_dir);
@@ -258,6 +286,9 @@ struct ash_error shell_start_log(struct mdm_shell *sh)
 	struct ash_error err;
 
 	sh->tie_breaker = sh->opts.tie_breaker;
+	err = check_log(sh);
+	if (ash_failed(&err))
+		return err;
 	if (mkdir(sh->log_dir, 0750) && errno != EEXIST)
 		return ash_error_make(ASH_E_STATE, "cannot create %s: %s", sh->log_dir,
 				      strerror(errno));

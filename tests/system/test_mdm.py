@@ -2,6 +2,7 @@
 """MDM processes: creation of a system, fail-over, restarts, bad directories, garbage on the ports."""
 import os
 import random
+import shutil
 import socket
 import subprocess
 import sys
@@ -180,6 +181,29 @@ def test_a_damaged_log_is_not_repaired_silently(make):
     m.start(wait=False)
     assert m.proc.wait(20) == 1
     assert "damaged" in m.log()
+    assert domains(c) == ["pd1"]
+
+
+@pytest.mark.parametrize("lost", ["all of it", "all but term and vote"])
+def test_a_lost_log_is_not_begun_anew(make, lost):
+    """Without its log an MDM would forget what it has promised; alone it would begin an empty system of the same name."""
+    c = make(1)
+    m = c.mdms[0]
+    add_objects(c)
+    assert m.stop() == 0
+    log, kept = os.path.join(m.state_dir, "raft"), os.path.join(m.state_dir, "kept")
+    shutil.copytree(log, kept)
+    for name in os.listdir(log):
+        if lost == "all of it" or not name.startswith("metadata"):
+            os.unlink(os.path.join(log, name))
+    if lost == "all of it":
+        os.rmdir(log)
+    m.start(wait=False)
+    assert m.proc.wait(20) == 1
+    assert log in m.log() and "is gone" in m.log(), m.log()
+    shutil.rmtree(log, ignore_errors=True)
+    os.rename(kept, log)
+    m.start()
     assert domains(c) == ["pd1"]
 
 

@@ -51,7 +51,8 @@ void mdm_capacity(const struct mdm_state *st, const Pb__Pool *pool, uint32_t spa
 		cap.devices++;
 	}
 	cap.units = (uint32_t)count;
-	cap.spare = cap.raw / 100 * spare_pct;
+	/* Exactly: else the share of one of four equal units comes out below a quarter of all. */
+	cap.spare = cap.raw / 100 * spare_pct + cap.raw % 100 * spare_pct / 100;
 	cap.usable = mirrored(units, count, spare_pct);
 	free(units);
 	MDM_EACH(st, PB__KIND__KIND_VOLUME, Pb__Volume, vol) {

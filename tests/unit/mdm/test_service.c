@@ -602,6 +602,33 @@ static void status_tells_health_and_capacity(void **state)
 	desk_close(&d);
 }
 
+/* A spare of a quarter is the share of one of four equal units, to the byte. */
+static void the_spare_asked_for_is_enough(void **state)
+{
+	struct desk d;
+	struct desk_client *c;
+	Pb__Request req = PB__REQUEST__INIT;
+	Pb__Query q = PB__QUERY__INIT;
+	COMMAND(pool, p, PoolSet, POOL_SET, CMD_POOL_SET, pool_set);
+	ADMIN(admin, pool);
+
+	desk_cluster(&d, 4);
+	c = desk_client(&d, "cli", 1, 1);
+	p.has_spare = true;
+	p.spare_pct = 25;
+	admin.pool = (char *)"pool1";
+	assert_int_equal(desk_admin(c, &admin), 0);
+	q.what = (char *)"status";
+	req.r_case = PB__REQUEST__R_QUERY;
+	req.query = &q;
+	assert_int_equal(desk_ask(c, &req), 0);
+	assert_int_equal(c->reply->query->capacity->raw, 4ull << 30);
+	assert_int_equal(c->reply->query->capacity->spare, 1ull << 30);
+	for (size_t i = 0; i < c->reply->query->pools[0]->n_warnings; i++)
+		assert_null(strstr(c->reply->query->pools[0]->warnings[i], "spare"));
+	desk_close(&d);
+}
+
 static void full_pools_warn_once(void **state)
 {
 	struct desk d;
@@ -674,6 +701,7 @@ int main(void)
 		cmocka_unit_test(unmap_says_who_is_pending),
 		cmocka_unit_test(bent_requests_do_no_harm),
 		cmocka_unit_test(status_tells_health_and_capacity),
+		cmocka_unit_test(the_spare_asked_for_is_enough),
 		cmocka_unit_test(full_pools_warn_once),
 		cmocka_unit_test(tie_breaker_hands_on),
 	};

@@ -72,13 +72,24 @@ static const struct cli_col capacity_cols[] = {
 	{0},
 };
 
+/* As wide as those above: one block for the eye. */
+static const struct cli_col resync_cols[] = {
+	{"Being resynced  ", "pgs", CLI_COL_NUMBER},
+	{"  done", "done", CLI_COL_SIZE},
+	{"  left", "left", CLI_COL_SIZE},
+	{0},
+};
+
 static void for_people(const struct cli_args *a, const json_t *status)
 {
 	const json_t *reasons = json_object_get(status, "reasons"), *item;
+	const json_t *resync = json_object_get(status, "resync");
 	size_t i;
 
 	cli_fields(a->out, status, cols);
 	cli_fields(a->out, json_object_get(status, "capacity"), capacity_cols);
+	if (json_integer_value(json_object_get(resync, "pgs")))
+		cli_fields(a->out, resync, resync_cols);
 	if (json_array_size(reasons))
 		fputs("Worth knowing:\n", a->out);
 	json_array_foreach(reasons, i, item) fprintf(a->out, "  - %s\n", json_string_value(item));

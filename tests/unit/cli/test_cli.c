@@ -27,6 +27,7 @@ static struct {
 	uint8_t member_system[16]; /* what HELLO says */
 	uint8_t took_system[16];   /* what the answer to the list says */
 	size_t took_from;	   /* from this request on */
+	size_t resyncs;		   /* under way, at most 2 */
 } fake;
 
 static uint8_t system_uuid[16] = {1, 2, 3};
@@ -36,6 +37,8 @@ static Pb__QueryReply *status_reply(void)
 	static Pb__CapacityUse cap;
 	static Pb__VolumeUse use;
 	static Pb__VolumeUse *uses[] = {&use};
+	static Pb__PgProgress progress;
+	static Pb__PgProgress *progresses[] = {&progress, &progress};
 	static Pb__QueryReply q;
 	static char reason[] = "SDS \"sds2\" is down";
 	static char *reasons[] = {reason};
@@ -55,6 +58,11 @@ static Pb__QueryReply *status_reply(void)
 	q.volumes = uses;
 	q.pgs = 256;
 	q.degraded_pgs = 3;
+	pb__pg_progress__init(&progress);
+	progress.done = 1 << 20;
+	progress.left = 3 << 20;
+	q.n_resync = fake.resyncs;
+	q.resync = progresses;
 	return &q;
 }
 
@@ -543,6 +551,25 @@ static void test_status(void **state)
 	text = run("status", 0);
 	assert_non_null(strstr(text, "degraded"));
 	assert_non_null(strstr(text, "SDS \"sds2\" is down"));
+	assert_null(strstr(text, "resync"));
+	free(text);
+}
+
+static void test_status_shows_how_far_a_resync_is(void **state)
+{
+	json_t *value, *resync;
+	char *text;
+
+	fake.resyncs = 2;
+	value = run_json("status --json");
+	resync = json_object_get(value, "resync");
+	assert_int_equal(json_integer_value(json_object_get(resync, "pgs")), 2);
+	assert_int_equal(json_integer_value(json_object_get(resync, "left")), 6 << 20);
+	json_decref(value);
+	text = run("status", 0);
+	assert_non_null(strstr(text, "Being resynced    2\n"));
+	assert_non_null(strstr(text, "  done            2 MiB\n"));
+	assert_non_null(strstr(text, "  left            6 MiB\n"));
 	free(text);
 }
 
@@ -585,6 +612,7 @@ int main(void)
 		T(test_volume_list),
 		T(test_device_list_cannot_steer_the_terminal),
 		T(test_status),
+		T(test_status_shows_how_far_a_resync_is),
 		T(test_every_list_prints_both_ways),
 	};
 

@@ -40,6 +40,7 @@ static void on_tick(struct ash_timer *timer)
 	ash_timer_set(s->port->timers, &s->tick, now + TICK_MS * MS);
 	mdm_tick(s, now);
 	dev_tick(s, now);
+	session_tick(s, now);
 	peer_tick(s, now);
 	lease_tick(s, now);
 	op_tick(s, now);

@@ -31,6 +31,7 @@
 #define RETRY_MS 5u	    /* after BEHIND, RETRY, or a STALE that brought nothing new */
 #define BUMP_AFTER_MS 1000u /* a promise without a newer generation */
 #define HELLO_MS 2000u	    /* connection and HELLO */
+#define STRANGER_MS 10000u  /* who has connected has to say HELLO by then */
 #define REPORT_MAX 512u	    /* PG changes in one report */
 #define SYNCS_MAX 4u	    /* groups being built from here at a time */
 #define SYNC_STEP_BLOCKS 32u
@@ -236,6 +237,7 @@ struct sds_session {
 	struct sds_sender *sender;
 	uint32_t refs;
 	bool closing, paused, refused;
+	uint64_t since_ns;
 	struct ash_msg *backlog, **backlog_end; /* no op was left */
 	/* The one answer that goes out all the time needs no buffer. */
 	struct ash_msg grant;
@@ -439,6 +441,7 @@ struct sds {
 	/* MDM */
 	bool ctl_up, registering, registered, getting_map, map_wanted, map_due, beating;
 	bool reporting;
+	uint64_t strangers_ns; /* when to look at them again */
 	uint64_t register_ns, map_ns, beat_ns, slow_beat_ns, report_ns, told_ns, last_turn_ns;
 	uint32_t worst_turn_ms;
 	struct ash_list wants;
@@ -495,6 +498,7 @@ void pending_free(struct sds *s);
 
 /* sessions.c */
 void session_turn(struct sds *s);
+void session_tick(struct sds *s, uint64_t now);
 void session_put(struct sds_session *ses);
 void session_close_all(struct sds *s);
 void session_free_all(struct sds *s);

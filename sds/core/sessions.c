@@ -351,6 +351,7 @@ void sds_on_accept(struct ash_net *net, struct ash_conn *conn)
 	ses->s = s;
 	ses->conn = conn;
 	ses->refs = 1;
+	ses->since_ns = sds_now(s);
 	ses->backlog_end = &ses->backlog;
 	conn->events = &events;
 	conn->owner = ses;
@@ -359,6 +360,24 @@ void sds_on_accept(struct ash_net *net, struct ash_conn *conn)
 	if (s->stopping) {
 		ses->closing = true;
 		ash_conn_close(conn);
+	}
+}
+
+/* Each holds a descriptor. Without an end to that, whoever connects and says nothing would keep
+ * clients and other SDSs out in the end. */
+void session_tick(struct sds *s, uint64_t now)
+{
+	if (now < s->strangers_ns)
+		return;
+	s->strangers_ns = now + SEC;
+	ash_list_each(l, &s->sessions) {
+		struct sds_session *ses = ash_container_of(l, struct sds_session, link);
+
+		if ((ses->sender && !ses->refused) || ses->closing || !ses->conn ||
+		    now < ses->since_ns + STRANGER_MS * MS)
+			continue;
+		ses->closing = true;
+		ash_conn_close(ses->conn);
 	}
 }
 

@@ -158,6 +158,19 @@ def test_garbage_on_every_port(plain, frame):
     server.stop()
 
 
+def test_silence_on_the_data_ports(plain):
+    """Who connects and never says a word does not keep his place: places are limited by descriptors."""
+    ports = [n["port"] for n in plain.data()["nodes"].values() if n["kind"] == "sds"]
+    silent = [socket.create_connection(("127.0.0.1", p)) for p in ports for _ in range(3)]
+    half = socket.create_connection(("127.0.0.1", ports[0]))
+    half.sendall(b"\0" * 30)  # half a header
+    for s in silent + [half]:
+        s.settimeout(100)
+        assert s.recv(1) == b""
+        s.close()
+    assert plain.status()["degraded_pgs"] == 0
+
+
 def listening_ports(c):
     """Of this cluster's daemons, as the kernel tells."""
     inodes = set()

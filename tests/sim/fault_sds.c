@@ -59,7 +59,8 @@ void fault_all_crash(struct faults *f, bool power)
 	checks_going_down(f->checks, down, power);
 	for (unsigned i = 0; i < f->c->shape.sdss; i++) {
 		sim_sds_kill(&f->c->sds[i], power);
-		sim_sds_start_in(&f->c->sds[i], away_ns(w));
+		if (!loss_has(f->opts.loss, &f->c->sds[i]))
+			sim_sds_start_in(&f->c->sds[i], away_ns(w));
 	}
 }
 

@@ -13,6 +13,7 @@ static const struct {
 } kinds[FAULT_KINDS] = {
 	[FAULT_SDS_CRASH] = {"sds_crash", 20, 20},
 	[FAULT_SDS_POWER] = {"sds_power", 16, 20},
+	[FAULT_LOSS] = {"loss", 20, 6},
 	[FAULT_ALL_CRASH] = {"all_crash", 4, 1},
 	[FAULT_ALL_POWER] = {"all_power", 6, 1},
 	[FAULT_PAIR_CRASH] = {"pair_crash", 8, 2},
@@ -226,6 +227,10 @@ static void happen(struct faults *f, enum fault_kind kind, const struct subject 
 	case FAULT_SDS_POWER:
 		fault_crash(f, one, kind == FAULT_SDS_POWER, quick);
 		break;
+	case FAULT_LOSS:
+		if (!fault_has_rot(f) || one->index != f->rot_sds)
+			loss_strike(f->opts.loss, one, sim_chance(w, 500));
+		break;
 	case FAULT_ALL_CRASH:
 	case FAULT_ALL_POWER:
 		fault_all_crash(f, kind == FAULT_ALL_POWER);
@@ -376,6 +381,8 @@ struct faults *faults_new(struct sim_cluster *c, struct load *load, struct check
 	f->opts = *opts;
 	if (!has_sparse(f))
 		f->opts.kinds &= ~(1ull << FAULT_FULL_POOL | 1ull << FAULT_DRAIN_POOL);
+	if (!opts->loss)
+		f->opts.kinds &= ~(1ull << FAULT_LOSS);
 	f->left = f->opts.kinds ? opts->count : 0;
 	f->rot_sds = (unsigned)sim_below(c->w, c->shape.sdss);
 	f->waits_for = ROW_NOTHING;
@@ -432,7 +439,8 @@ void faults_heal(struct faults *f)
 			sim_disk_slow(c->sds[i].disk[d], 0, 1);
 			sim_disk_stick(c->sds[i].disk[d], 0);
 		}
-		if (!c->sds[i].p && !sim_scheduled(&c->sds[i].start_event))
+		if (!c->sds[i].p && !loss_has(f->opts.loss, &c->sds[i]) &&
+		    !sim_scheduled(&c->sds[i].start_event))
 			sim_sds_start_in(&c->sds[i], sim_below(w, 100 * SIM_MS));
 	}
 }

@@ -5,10 +5,12 @@
 
 #include "tests/sim/change.h"
 #include "tests/sim/checks.h"
+#include "tests/sim/loss.h"
 
 enum fault_kind {
 	FAULT_SDS_CRASH,
 	FAULT_SDS_POWER,
+	FAULT_LOSS,
 	FAULT_ALL_CRASH,
 	FAULT_ALL_POWER,
 	FAULT_PAIR_CRASH,
@@ -41,16 +43,17 @@ enum fault_kind {
 struct faults;
 
 struct fault_opts {
-	unsigned count;	 /* how many happen */
-	uint64_t gap_ns; /* typical pause between two */
-	uint64_t kinds;	 /* bit per fault_kind */
+	unsigned count;	   /* how many happen */
+	uint64_t gap_ns;   /* typical pause between two */
+	uint64_t kinds;	   /* bit per fault_kind */
+	struct loss *loss; /* of FAULT_LOSS; NULL = none in this seed */
 };
 
 struct faults *faults_new(struct sim_cluster *c, struct load *load, struct checks *checks,
 			  struct change *change, const struct fault_opts *opts);
 void faults_free(struct faults *f);
 bool faults_over(const struct faults *f); /* the last one was started */
-/* Ends what still lasts: everything is started, healed, fast again. */
+/* Ends what still lasts: everything but a lost SDS is started, healed, fast again. */
 void faults_heal(struct faults *f);
 
 /* "sds_crash" and so on; -1 unknown. */

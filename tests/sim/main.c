@@ -46,6 +46,8 @@ static const struct {
 	{"calm", "nothing goes wrong", 0},
 	{"crash", "processes and hosts of SDSs crash and return, all at once, too",
 	 BIT(FAULT_SDS_CRASH) | BIT(FAULT_SDS_POWER) | BIT(FAULT_ALL_CRASH) | BIT(FAULT_ALL_POWER)},
+	{"loss", "an SDS is lost for good while others crash and return",
+	 BIT(FAULT_LOSS) | BIT(FAULT_SDS_CRASH) | BIT(FAULT_SDS_POWER) | BIT(FAULT_PAUSE)},
 	{"first", "crashes, pauses, connections, disks, control channels",
 	 (BIT(FAULT_KINDS) - 1) & ~BIT(FAULT_PARTITION) & ~BIT(FAULT_MDM_FAILOVER) &
 		 ~BIT(FAULT_MDM_SNAPSHOT)},

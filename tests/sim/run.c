@@ -13,6 +13,7 @@ struct run {
 	struct checks *checks;
 	struct faults *faults;
 	struct change *change;
+	struct loss *loss;
 	uint64_t ops;
 	unsigned stopped;
 };
@@ -111,6 +112,28 @@ static void rest(struct run *r)
 {
 	if (!r->w.failed && !sim_run_until(r->c, at_rest, AT_REST_WITHIN) && !r->w.failed)
 		explain(r);
+}
+
+static bool made_good(struct sim_cluster *c)
+{
+	return loss_made_good(the_run->loss);
+}
+
+/* What one that is lost for good held is made anew on the others; then it comes back after all. */
+static void without_lost(struct run *r)
+{
+	if (!r->w.failed && !sim_run_until(r->c, made_good, AT_REST_WITHIN) && !r->w.failed)
+		sim_fail(&r->w, "liveness", "not in sync without the lost SDS after %llu s",
+			 (unsigned long long)(AT_REST_WITHIN / SIM_S));
+	if (!r->w.failed)
+		loss_return(r->loss);
+}
+
+static void no_strays(struct run *r)
+{
+	if (!r->w.failed && !sim_run_until(r->c, loss_no_strays, 60 * SIM_S) && !r->w.failed)
+		sim_fail(&r->w, "leftovers",
+			 "a device holds chunks of groups without a part in them");
 }
 
 static void read_everything(struct run *r)
@@ -218,6 +241,9 @@ static void begin(struct run *r, const struct sim_run_opts *opts)
 	if (!sim_run_until(r->c, opened_all, 30 * SIM_S) && !w->failed)
 		sim_fail(w, "liveness", "volumes are not open after 30 s");
 	r->change = change_new(r->c, r->load);
+	if (!w->failed && opts->kinds & 1ull << FAULT_LOSS)
+		r->loss = loss_new(r->c, r->checks);
+	faults.loss = r->loss;
 	r->faults = faults_new(r->c, r->load, r->checks, r->change, &faults);
 	r->c->fabric.canary_repl = opts->canary == SIM_CANARY_REPL;
 }
@@ -235,7 +261,9 @@ static void work(struct run *r)
 		return;
 	faults_heal(r->faults);
 	load_pause(r->load, true);
+	without_lost(r);
 	rest(r);
+	no_strays(r);
 }
 
 bool sim_run(const struct sim_run_opts *opts, struct sim_outcome *ret_outcome)
@@ -274,6 +302,7 @@ bool sim_run(const struct sim_run_opts *opts, struct sim_outcome *ret_outcome)
 	if (r->w.failed)
 		return false; /* whatever is broken shall not be taken apart */
 	faults_free(r->faults);
+	loss_free(r->loss);
 	change_free(r->change);
 	checks_free(r->checks);
 	for (unsigned i = 0; i < r->c->shape.sdcs; i++)

@@ -45,6 +45,8 @@ struct sim_slot {
 	X(zeroes)                                                                                  \
 	X(flushes)                                                                                 \
 	X(sds_crash)                                                                               \
+	X(sds_lost)                                                                                \
+	X(made_good)                                                                               \
 	X(sds_power_loss)                                                                          \
 	X(all_power_loss)                                                                          \
 	X(all_crash)                                                                               \

@@ -194,6 +194,7 @@ void rebuild_replace(struct repair *r, const struct mdm_rows *rows, uint32_t pg)
 		if (c->state == ASH_REPLICA_ABSENT && c->left_gen &&
 		    repair_beside_primary(r, row, c->device) && !rebuild_lost(r, c->device)) {
 			r->waiting = true;
+			r->waits++;
 			return;
 		}
 	}

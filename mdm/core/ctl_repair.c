@@ -236,10 +236,11 @@ static void look_at_pool(struct repair *r, const Pb__Pool *pool)
 
 	r->pool = pool;
 	r->weighed = false;
-	r->stuck = 0;
+	r->stuck = r->waits = 0;
 	for (uint32_t pg = 0; pg < rows->pg_count && r->n < BATCH_MAX; pg++)
 		look_at(r, rows, pg);
 	svc_pool(r->svc, pool->id)->stuck = r->stuck;
+	svc_pool(r->svc, pool->id)->waits = r->waits;
 }
 
 void ctl_repair(struct mdm_service *svc, uint64_t now)

@@ -17,6 +17,7 @@ struct repair {
 	bool weighed;	     /* copies and filling of its devices are counted, its plan is made */
 	uint64_t copy_bytes; /* what one copy of a group takes on average */
 	uint32_t stuck;	     /* groups that no device can take a copy of */
+	uint32_t waits;	     /* groups whose lost copy may still return */
 };
 
 void repair_add(struct repair *r, const struct mdm_rows *rows, uint32_t pg, Pb__PgAction action,

@@ -72,6 +72,7 @@ struct svc_pool {
 	uint32_t pgs;
 	int level;	/* of the fill warning */
 	uint32_t stuck; /* groups with one copy and no device that can take another */
+	uint32_t waits; /* groups with one copy whose other one may still return */
 };
 
 struct svc_backoff {

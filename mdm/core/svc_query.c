@@ -38,6 +38,26 @@ static void worse(struct report *r, Pb__Health health)
 
 /* ---------------------------------------------------------------- pools */
 
+/* What the leader's last look at the rows found. */
+static void tell_rebuild(struct report *r, const Pb__Pool *pool, Pb__PoolStatus *s)
+{
+	const struct svc_pool *p = svc_pool(r->svc, pool->id);
+
+	if (p->waits)
+		add_text(
+			&s->warnings, &s->n_warnings,
+			"%u placement groups wait for a lost copy to come back; it is made anew on "
+			"another device after %u s (`ashlar pool set --rebuild-grace`)",
+			p->waits, pool->rebuild_grace_ms / 1000);
+	if (p->stuck)
+		add_text(
+			&s->warnings, &s->n_warnings,
+			"%u placement groups have no second copy, and no device that can take one: "
+			"none in another fault unit is up and has room; bring the lost devices back, "
+			"add devices, or delete volumes",
+			p->stuck);
+}
+
 static void count_groups(struct report *r, const Pb__Pool *pool, Pb__PoolStatus *s)
 {
 	const struct mdm_rows *rows = mdm_rows(r->svc->st, pool->id);
@@ -75,13 +95,8 @@ static void count_groups(struct report *r, const Pb__Pool *pool, Pb__PoolStatus 
 			 "storage pool \"%s\": %u placement groups have one current copy only",
 			 pool->name, s->degraded_pgs);
 	}
-	if (svc_serves(r->svc) && svc_pool(r->svc, pool->id)->stuck)
-		add_text(
-			&s->warnings, &s->n_warnings,
-			"%u placement groups have no second copy, and no device that can take one: "
-			"none in another fault unit is up and has room; bring the lost devices back, "
-			"add devices, or delete volumes",
-			svc_pool(r->svc, pool->id)->stuck);
+	if (svc_serves(r->svc))
+		tell_rebuild(r, pool, s);
 	r->q->pgs += s->pgs;
 	r->q->degraded_pgs += s->degraded_pgs;
 	r->q->failed_pgs += s->failed_pgs;

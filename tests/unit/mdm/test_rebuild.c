@@ -146,30 +146,39 @@ static void a_new_leader_gives_the_grace_anew(void **state)
 	desk_close(&d);
 }
 
-/* With two fault units there is nowhere to go, which is said. */
-static void nowhere_to_go(void **state)
+static bool status_says(struct desk *d, const char *text)
 {
-	struct desk d;
+	struct desk_client *cli = desk_client(d, "cli", 55, 56);
 	Pb__Request req = PB__REQUEST__INIT;
 	Pb__Query q = PB__QUERY__INIT;
-	struct desk_client *cli;
 	bool said = false;
 
-	desk_cluster(&d, 2);
-	desk_volume(&d, NULL);
-	desk_servers[0].alive = false;
-	desk_pass(&d, GRACE_MS + 5000);
-	assert_int_equal(building(&d), 0);
-	assert_int_equal(in_state(&d, 1), GROUPS);
-	cli = desk_client(&d, "cli", 55, 56);
 	q.what = (char *)"status";
 	req.r_case = PB__REQUEST__R_QUERY;
 	req.query = &q;
 	assert_int_equal(desk_ask(cli, &req), 0);
 	for (size_t i = 0; i < cli->reply->query->n_reasons; i++)
-		said |= strstr(cli->reply->query->reasons[i],
-			       "16 placement groups have no second copy, and no device") != NULL;
-	assert_true(said);
+		said |= strstr(cli->reply->query->reasons[i], text) != NULL;
+	desk_hang_up(cli);
+	return said;
+}
+
+/* With two fault units there is nowhere to go, which is said. */
+static void nowhere_to_go(void **state)
+{
+	struct desk d;
+
+	desk_cluster(&d, 2);
+	desk_volume(&d, NULL);
+	desk_servers[0].alive = false;
+	desk_pass(&d, 5000);
+	assert_true(status_says(&d, "16 placement groups wait for a lost copy to come back"));
+	assert_false(status_says(&d, "have no second copy"));
+	desk_pass(&d, GRACE_MS);
+	assert_int_equal(building(&d), 0);
+	assert_int_equal(in_state(&d, 1), GROUPS);
+	assert_true(status_says(&d, "16 placement groups have no second copy, and no device"));
+	assert_false(status_says(&d, "wait for a lost copy"));
 	desk_close(&d);
 }
 

@@ -68,6 +68,19 @@ static struct ash_error look_up(const char *name, const char *mdms, struct sdc_i
 	return ash_error_ok();
 }
 
+/* The folders above a file. What cannot be made is told when the file cannot. */
+static void make_dirs(const char *file)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s", file);
+	for (char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
+		*p = '\0';
+		mkdir(path, 0755);
+		*p = '/';
+	}
+}
+
 /* Reads the GUID of this host, or makes one. */
 static struct ash_error from_file(const char *dir, uint8_t guid[16])
 {
@@ -89,7 +102,7 @@ static struct ash_error from_file(const char *dir, uint8_t guid[16])
 	guid[6] = (uint8_t)((guid[6] & 0x0f) | 0x40);
 	guid[8] = (uint8_t)((guid[8] & 0x3f) | 0x80);
 	snprintf(text, sizeof(text), "%s\n", ash_uuid_format(guid, uuid));
-	mkdir(dir, 0755);
+	make_dirs(path);
 	snprintf(tmp, sizeof(tmp), "%s.%d", path, (int)getpid());
 	fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text) || fsync(fd) ||

@@ -20,6 +20,7 @@
 #include "common/base/list.h"
 #include "common/base/prng.h"
 #include "sdc/lib/ashlar.h"
+#include "sdc/lib/client.h"
 #include "sdc/nbd/nbd.h"
 #include "tests/unit/sdc/await.h"
 #include "tests/unit/sdc/toy.h"
@@ -378,6 +379,27 @@ static void test_nbd_program_serves_until_it_is_told_to_end(void **state)
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* On a host that never had anything of Ashlar's the folders above are missing too. */
+static void test_a_host_gets_its_guid_once(void **state)
+{
+	char top[64], dir[96], mid[80], path[112];
+	struct sdc_identity first, again;
+	struct ash_error err;
+
+	unsetenv("ASHLAR_SDC_GUID");
+	unsetenv("ASHLAR_SDC_NAME");
+	snprintf(top, sizeof(top), "/tmp/ashlar-guid-%d", (int)getpid());
+	snprintf(mid, sizeof(mid), "%s/ashlar", top);
+	snprintf(dir, sizeof(dir), "%s/sdc", mid);
+	snprintf(path, sizeof(path), "%s/guid", dir);
+	err = sdc_identity_find(NULL, NULL, dir, NULL, &first);
+	assert_string_equal(ash_failed(&err) ? err.message : "", "");
+	err = sdc_identity_find(NULL, NULL, dir, NULL, &again);
+	assert_string_equal(ash_failed(&err) ? err.message : "", "");
+	assert_memory_equal(first.guid, again.guid, 16);
+	assert_int_equal(unlink(path) | rmdir(dir) | rmdir(mid) | rmdir(top), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -388,6 +410,7 @@ int main(void)
 		T(test_a_second_client_takes_the_volume),
 		T(test_waiting_inside_a_callback_is_refused),
 		T(test_nbd_program_serves_until_it_is_told_to_end),
+		cmocka_unit_test(test_a_host_gets_its_guid_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

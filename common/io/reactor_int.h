@@ -55,7 +55,7 @@ struct ash_reactor {
 	struct ash_prng rng;
 
 	struct io_uring ring;
-	bool ring_made, ring_on, defer, ring_fd_registered;
+	bool ring_made, ring_on, ring_fd_registered;
 	bool fixed_files, fixed_bufs;
 	uint64_t file_used[RING_FILES / 64];
 	struct iovec slab[SLABS_MAX];

@@ -70,8 +70,11 @@ static void register_buffers(struct ash_reactor *r)
 
 int ring_init(struct ash_reactor *r, uint32_t entries, struct ash_error *ret_err)
 {
+	/* Not IORING_SETUP_DEFER_TASKRUN: then what arrives reaches a sleeper through the eventfd
+	 * alone, and the kernel (6.18) may put that signal off by 10 to 30 ms. With cooperative
+	 * task work the kernel wakes the thread itself. */
 	static const unsigned wanted[] = {
-		IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
+		IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
 		IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
 		0,
 	};
@@ -79,7 +82,6 @@ int ring_init(struct ash_reactor *r, uint32_t entries, struct ash_error *ret_err
 
 	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
 		err = ring_try(r, entries, wanted[i]);
-		r->defer = err == 0 && i == 0;
 		if (err != -EINVAL)
 			break;
 	}
@@ -88,8 +90,8 @@ int ring_init(struct ash_reactor *r, uint32_t entries, struct ash_error *ret_err
 		return err;
 	}
 	r->ring_made = true;
-	/* The ring's own descriptor is no alarm clock: with deferred task work, what arrives does
-	 * not wake those who poll it. */
+	/* The ring's own descriptor is no alarm clock: what arrives does not always wake those who
+	 * poll it. */
 	r->ring_event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	err = r->ring_event_fd < 0 ? -errno : io_uring_register_eventfd(&r->ring, r->ring_event_fd);
 	if (err) {

@@ -114,8 +114,7 @@ def compare_copies(c, tmp_path):
 
 
 def read_all(c, volume, path):
-    """Into a file and not a pipe: nbdcopy then has many reads in flight. The volume is full of small extents, and
-    one after the other they take as long as a daemon that sleeps takes to wake, each time."""
+    """Into a file and not a pipe: nbdcopy then has many reads in flight, as the servers' users do."""
     server = c.nbd(volume)
     try:
         subprocess.run(["nbdcopy", server.uri, str(path)], check=True, timeout=120)
